@@ -139,7 +139,7 @@ def _recall(found: Iterable[str], relevant: frozenset[str]) -> float:
 
 def _archive(holdfast: Holdfast, subject: Subject, episode: str) -> None:
     """Leave of an episode its summary and what recall needs of that."""
-    parts = holdfast.parts
+    parts = holdfast.services
     record = parts.records.get(subject, episode)
     assert record is not None
     (encoding,) = parts.recall.encode([record])

@@ -153,9 +153,9 @@ def _short_term(url: str, home: Path, short: str) -> list[Figure]:
     holdfast = Holdfast(settings)
     client = valkey_client.Valkey.from_url(short)
     with holdfast, client:
-        store, scope = holdfast.parts.short_term, Scope(holdfast.tenant, "chatty", "agent", "session")
+        store, scope = holdfast.services.short_term, Scope(holdfast.tenant, "chatty", "agent", "session")
         memory = holdfast.manager("chatty", "agent", "session")
-        messages, now = list(itertools.islice(_messages(holdfast), ROUNDS + AT_A_TIME)), holdfast.parts.now()
+        messages, now = list(itertools.islice(_messages(holdfast), ROUNDS + AT_A_TIME)), holdfast.services.now()
         raw, part = timed_together(
             lambda _: client.ping(),
             lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=now, most=100),
@@ -170,8 +170,8 @@ def _short_term(url: str, home: Path, short: str) -> list[Figure]:
 
 def _messages(holdfast: Holdfast) -> Iterator[Any]:
     for number in itertools.count():
-        now = holdfast.parts.now()
-        yield Message(holdfast.parts.new_id(now), "user", f"message {number} of a conversation", now, {})
+        now = holdfast.services.now()
+        yield Message(holdfast.services.new_id(now), "user", f"message {number} of a conversation", now, {})
 
 
 def _analyze(url: str) -> None:

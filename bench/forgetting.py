@@ -112,11 +112,11 @@ def _server(place: Path, users: int) -> Iterator[Figure]:
 
 def _audit(place: Path) -> Iterator[Figure]:
     with Holdfast.open(home=place / "audited") as holdfast:
-        now = holdfast.parts.now()
+        now = holdfast.services.now()
         for user in range(_ENTRIES // 5_000):
             detail = {"kind": "long_term", "to": "recycled", "cause": "rule", "reason": "it was a year old"}
-            ids = holdfast.parts.new_ids(now, 5_000)
-            holdfast.parts.audit.append(
+            ids = holdfast.services.new_ids(now, 5_000)
+            holdfast.services.audit.append(
                 Subject("default", f"user {user}"), [Event(now, Action.RECYCLED, one, detail) for one in ids]
             )
         holdfast.audit.seal()

@@ -69,10 +69,10 @@ def _texts(words: list[str], count: int, seed: int) -> list[str]:
 
 def _fill(holdfast: Holdfast, words: list[str]) -> None:
     holdfast.quotas.set("long_term", max_memories=2 * MEMORIES)
-    kind, now = TYPES[MemoryType.LONG_TERM], holdfast.parts.now()
+    kind, now = TYPES[MemoryType.LONG_TERM], holdfast.services.now()
     scope = Scope(holdfast.tenant, _USER, "agent", None)
     for start in range(0, MEMORIES, _BATCH):
-        ids = holdfast.parts.new_ids(now, _BATCH)
+        ids = holdfast.services.new_ids(now, _BATCH)
         records = [
             Record(
                 record_id,
@@ -87,7 +87,7 @@ def _fill(holdfast: Holdfast, words: list[str]) -> None:
             for number, (record_id, text) in enumerate(zip(ids, _texts(words, _BATCH, start), strict=True))
         ]
         entries = [Entry(*pair) for pair in zip(records, holdfast.recall.encode(records), strict=True)]
-        holdfast.parts.records.insert(scope.subject, kind, entries, prune=False, now=now)
+        holdfast.services.records.insert(scope.subject, kind, entries, prune=False, now=now)
 
 
 def _recall(url: str, home: str) -> tuple[float, float, float, float]:

@@ -52,7 +52,7 @@ class Clock:
 def fill(holdfast: Holdfast, users: int, kind: MemoryType, *, body: bool = False) -> None:
     """Give users 10,000 memories each, all made now."""
     texts = sentences(USER_MEMORIES, 1)
-    now = holdfast.parts.now()
+    now = holdfast.services.now()
     said: dict[str, Any] | None = None
     if body:
         said = {"task": "a task", "steps": [], "tool_calls": [], "messages": [{"content": text} for text in texts[:8]]}
@@ -63,7 +63,7 @@ def fill(holdfast: Holdfast, users: int, kind: MemoryType, *, body: bool = False
     for user in track(range(users), description=f"filling {users * USER_MEMORIES:,} {kind}", transient=True):
         whose = replace(scope, user_id=f"user {user}", agent_id=f"agent {user % _AGENTS}")
         for start in range(0, USER_MEMORIES, 2_000):
-            ids = holdfast.parts.new_ids(now, 2_000)
+            ids = holdfast.services.new_ids(now, 2_000)
             entries = [
                 Entry(
                     replace(some[(start + n) % len(some)], id=record_id, scope=whose),
@@ -71,7 +71,7 @@ def fill(holdfast: Holdfast, users: int, kind: MemoryType, *, body: bool = False
                 )
                 for n, record_id in enumerate(ids)
             ]
-            holdfast.parts.records.insert(whose.subject, TYPES[kind], entries, prune=False, now=now)
+            holdfast.services.records.insert(whose.subject, TYPES[kind], entries, prune=False, now=now)
 
 
 @contextmanager

@@ -141,7 +141,7 @@ class Tour:
         for kind, content in _KINDS[1:]:
             memory.add(content, kind)
         yield "What a sweep will do can be seen before: holdfast sweep --dry-run --at +366d"
-        plan: Any = self.holdfast.sweep(dry_run=True, at=self.holdfast.parts.clock() + timedelta(days=366))
+        plan: Any = self.holdfast.sweep(dry_run=True, at=self.holdfast.services.clock() + timedelta(days=366))
         lines = [(line.memory_type, line.action, f"{line.records:,}", line.reason) for line in plan.lines]
         yield "kind, action, records>, because", lines
         yield "Carol leaves a memory of each kind and does not come back. The schedule runs every night:"

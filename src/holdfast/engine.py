@@ -74,9 +74,9 @@ class Holdfast:
         self.access, self.replies = base.access, base.replies
         self.schedule, self.dues, self.trust = base.schedule, base.stores.dues, base.trust
         self.backups = base.backups(tenant)
-        self._parts = parts = base.parts
-        self.quotas = Quotas(parts.records, tenant)
-        self.holds = Holds(parts, tenant, parts.now, parts.new_id)
+        self._services = services = base.services
+        self.quotas = Quotas(services.records, tenant)
+        self.holds = Holds(services, tenant, services.now, services.new_id)
         self.audit = base.audit(tenant)
         self.sessions = base.sessions(tenant)
         self.policies = base.policies(tenant)
@@ -85,7 +85,7 @@ class Holdfast:
         self.agents, self.tools = self.registry.agents, self.registry.tools
         self.maintenance = base.maintenance(tenant)
         self.recycle = base.recycle(tenant)
-        self._sources = Sources(parts, tenant, parts.now, partial(refresh_entity_text, parts))
+        self._sources = Sources(services, tenant, services.now, partial(refresh_entity_text, services))
 
     def of_tenant(self, tenant: str) -> Holdfast:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
@@ -142,14 +142,14 @@ class Holdfast:
         return acting_as(check_author(author))
 
     @property
-    def parts(self) -> Services:
+    def services(self) -> Services:
         """What memories are made of."""
-        return self._parts
+        return self._services
 
     @property
     def latencies(self) -> Latencies:
         """How long operations took in this process."""
-        return self._parts.latencies
+        return self._services.latencies
 
     def reembed(self, progress: Callable[[int], None] = lambda _count: None) -> int:
         """Give every memory of the tenant vectors of the embedder in use; how many lacked them.
@@ -194,7 +194,7 @@ class Holdfast:
         gone (with ``user_id``): when, why and under which rule it went.
         """
         subject = None if user_id is None else Subject.checked(self.tenant, user_id)
-        return explain(self._parts, self.tenant, memory_id, subject)
+        return explain(self._services, self.tenant, memory_id, subject)
 
     def export_user(
         self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None
@@ -206,7 +206,7 @@ class Holdfast:
         counts where it would have lists. A path gets the whole file, or none. ``progress`` hears how much more was
         read.
         """
-        return self._parts.exports.export(self.tenant, user_id, to, progress=progress)
+        return self._services.exports.export(self.tenant, user_id, to, progress=progress)
 
     def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
         """The same as ``export_user(user_id)``."""
@@ -263,7 +263,7 @@ class Holdfast:
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
-        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self._parts.now)
+        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self._services.now)
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
@@ -307,7 +307,7 @@ class MemoryManager(Memory):
             )
         engine = engine or default_engine()
         scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
-        super().__init__(engine.parts, scope, auto_prune=auto_prune)
+        super().__init__(engine.services, scope, auto_prune=auto_prune)
 
 
 _defaults: dict[Settings, Holdfast] = {}

@@ -81,18 +81,18 @@ class Memory(UserData):
     Safe for many threads. Every method that fails raises a ``HoldfastError`` and leaves the store as it was.
     """
 
-    def __init__(self, parts: Services, scope: Scope, *, auto_prune: bool = False) -> None:
-        super().__init__(parts, scope)
+    def __init__(self, services: Services, scope: Scope, *, auto_prune: bool = False) -> None:
+        super().__init__(services, scope)
         self.auto_prune = auto_prune
-        self._records = DurableRecords(parts, scope)
+        self._records = DurableRecords(services, scope)
         self._lineage = Lineage(self._records)
-        self.working = Working(parts, scope)
+        self.working = Working(services, scope)
         self.long_term = TextMemory(self, MemoryType.LONG_TERM)
         self.persona = TextMemory(self, MemoryType.PERSONA)
-        self.short_term = ShortTerm(parts, scope)
+        self.short_term = ShortTerm(services, scope)
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
-        self.structured = Structured(self._records, parts.schemas)
+        self.structured = Structured(self._records, services.schemas)
 
     @property
     def user_id(self) -> str:
@@ -199,7 +199,7 @@ class Memory(UserData):
         kind = kind_of(memory_type)
         (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
         elapsed = watch.ms()
-        self._parts.latencies.record("add", kind.name, elapsed, kind.latency_ms)
+        self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
         result: AddResult = {
             "memory_id": memory_id,
             "operation": "add",
@@ -282,8 +282,8 @@ class Memory(UserData):
         kinds = kinds_of(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
-        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        now = self._parts.now()
+        asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        now = self._services.now()
         found = {}
         for kind in kinds:
             archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
@@ -291,7 +291,7 @@ class Memory(UserData):
         results = merge_results(found, top_k)
         target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
         label = kinds[0].name.value if len(kinds) == 1 else "several"
-        self._parts.latencies.record(
+        self._services.latencies.record(
             "retrieve", label, watch.ms(), target if results else min(target, EMPTY_LATENCY_MS)
         )
         return results
@@ -304,7 +304,7 @@ class Memory(UserData):
             found = ((memory_result(record, options.now), hit) for record, hit in pairs)
         else:
             items = {item.id: item for item in self._items(kind)}
-            hits = self._parts.recall.rank_items(self._scope, kind, list(items.values()), query, options)
+            hits = self._services.recall.rank_items(self._scope, kind, list(items.values()), query, options)
             found = ((item_result(self._scope, kind, items[hit.id]), hit) for hit in hits)
         return [score_result(result, hit, explain=options.explain) for result, hit in found]
 
@@ -343,7 +343,7 @@ class Memory(UserData):
             found = self._lineage.of_source(
                 kind.name, check_source(source), where, limit=limit, include_archived=include_archived, before=before
             )
-        now = self._parts.now()
+        now = self._services.now()
         return [memory_result(record, now) for record in found]
 
     def get(self, memory_id: str) -> GetResult:
@@ -352,7 +352,7 @@ class Memory(UserData):
         if found is not None:
             return cast("GetResult", item_result(self._scope, *found))
         record = self._records.read(memory_id)
-        now = self._parts.now()
+        now = self._services.now()
         result = cast("GetResult", memory_result(record, now))
         if record.body is not None and not record.is_archived(now):
             result.update(cast("GetResult", record.body))
@@ -364,14 +364,14 @@ class Memory(UserData):
         """
         if not is_id(memory_id):
             raise InvalidInputError(f"{quote(memory_id)} is not the id of a memory or a message")
-        now = self._parts.now()
+        now = self._services.now()
         return [memory_result(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
         kind = kind_of(memory_type)
         held = self._usage(kind).memories
-        over = self._parts.dues.expired(self._scope.subject, kind.name, self._parts.now()) if kind.durable else 0
+        over = self._services.dues.expired(self._scope.subject, kind.name, self._services.now()) if kind.durable else 0
         return held - over
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Memory(UserData):
         if content is not None or metadata is not None:
             changes |= self._changes(record, content, metadata)
         changed = self._records.change(record, **changes)
-        return memory_result(changed, self._parts.now())
+        return memory_result(changed, self._services.now())
 
     def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         if record.kind is MemoryType.ENTITY:
@@ -454,7 +454,7 @@ class Memory(UserData):
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
             if record.kind is MemoryType.ENTITY:
                 self.entity.refresh_sources(record.id)
-        refresh_entity_text(self._parts, self._scope.subject, went)
+        refresh_entity_text(self._services, self._scope.subject, went)
         left = [one.id for one in self._lineage.live_derived(memory_id)]
         if went:
             result["deleted_with"] = went
@@ -470,8 +470,8 @@ class Memory(UserData):
         came = self._lineage.restore_derived(record)
         if record.kind is MemoryType.ENTITY:
             self.entity.refresh_sources(record.id)
-        refresh_entity_text(self._parts, self._scope.subject, came)
-        back = cast("RestoreResult", memory_result(self._records.read(memory_id), self._parts.now()))
+        refresh_entity_text(self._services, self._scope.subject, came)
+        back = cast("RestoreResult", memory_result(self._records.read(memory_id), self._services.now()))
         if came:
             back["restored_with"] = came
         return back
@@ -482,12 +482,12 @@ class Memory(UserData):
         """
         found = self._item(memory_id)
         if found is None:
-            return explain(self._parts, self._scope.tenant, memory_id, self._scope.subject)
+            return explain(self._services, self._scope.tenant, memory_id, self._scope.subject)
         ttl = self.short_term.get_ttl()
-        turn = self._parts.history.find_message(self._scope.subject, memory_id)
+        turn = self._services.history.find_message(self._scope.subject, memory_id)
         if turn is None:
             return explain_item(*found, ttl)
-        said = explain_turn(self._parts, turn)
+        said = explain_turn(self._services, turn)
         leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
         return {**said, "summary": f"{said['summary']} {leaves}"}
 
@@ -497,13 +497,13 @@ class Memory(UserData):
         When it is archived and when deleted, how long it is in the recycle bin, how much there may be, and which holds
         name them.
         """
-        self._parts.check()
-        return describe_rules(self._parts, self._scope)
+        self._services.check()
+        return describe_rules(self._services, self._scope)
 
     def rehydrate(self, memory_id: str) -> MemoryResult:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
         self._records.check_agent()
-        now = self._parts.now()
+        now = self._services.now()
         record = self._records.read(memory_id)
         return memory_result(self._records.rehydrate(record), now)
 
@@ -532,7 +532,7 @@ class Memory(UserData):
 
     def _usage(self, kind: Kind) -> Usage:
         if kind.durable:
-            return self._parts.records.usage(self._scope.subject, kind)
+            return self._services.records.usage(self._scope.subject, kind)
         held = self._items(kind)
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 

@@ -131,10 +131,10 @@ class Store:
             watched=clock is None,
         )
         database.on_commit = self.trust.note_write
-        self.parts = self._make_parts(clock)
-        self.access = Access(self.stores.keys, self.parts.now, self.parts.new_id, note=self._note_revoked)
+        self.services = self._make_services(clock)
+        self.access = Access(self.stores.keys, self.services.now, self.services.new_id, note=self._note_revoked)
         self.replies = Replies(
-            self.stores.replies, self.parts.now, erasures=lambda: (self.stores.subjects.ledger_seen() or (0, ""))[0]
+            self.stores.replies, self.services.now, erasures=lambda: (self.stores.subjects.ledger_seen() or (0, ""))[0]
         )
         self.certificates = self._make_certificates()
         self.eraser = self._make_eraser()
@@ -142,7 +142,7 @@ class Store:
         with suppress(StoreReadOnlyError):  # nobody can find or read anything of what is being erased
             self.eraser.finish_unfinished()
         with suppress(StoreReadOnlyError):
-            self.stores.rules.adopt_defaults(now=self.parts.now)
+            self.stores.rules.adopt_defaults(now=self.services.now)
         self._backing_up = Leadership(
             self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
         )
@@ -161,7 +161,7 @@ class Store:
         self._witness = witness_of(self.database)
         with suppress(StoreReadOnlyError):
             identity = self.stores.identity.make(secrets.token_hex(16))
-            if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.parts.now()):
+            if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.services.now()):
                 for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
                     begin_anew(self.audit(tenant))
         try:
@@ -196,7 +196,7 @@ class Store:
         disk, one that is for reading only) the store is used all the same.
         """
         try:
-            self._store_state.note_data(self.stores.identity, now=self.parts.now())
+            self._store_state.note_data(self.stores.identity, now=self.services.now())
         except StorageError as problem:
             _log.info("it could not be noted that the store holds data: %s", problem)
 
@@ -217,7 +217,7 @@ class Store:
             return self.eraser.finish_unfinished()
         return self.eraser.go_on()
 
-    def _make_parts(self, clock: Clock | None) -> Services:
+    def _make_services(self, clock: Clock | None) -> Services:
         stores = self.stores
         return Services(
             **vars(stores),
@@ -236,30 +236,30 @@ class Store:
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
         plain = open_cold(self.settings)
-        return SealedObjects(plain, self.keyring, self.parts.now, self.is_erased)
+        return SealedObjects(plain, self.keyring, self.services.now, self.is_erased)
 
     def _make_certificates(self) -> Certificates:
-        parts, audit, dues = self.parts, self.stores.audit, self.stores.dues
+        services, audit, dues = self.services, self.stores.audit, self.stores.dues
         return Certificates(
             self.state,
             self.keys.signing,
             Engines(self._rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
             find_audit=lambda alias: find_erasure(audit, (*self.tenants, *dues.tenants()), alias),
-            now=parts.now,
-            new_id=lambda: parts.new_id(parts.now()),
+            now=services.now,
+            new_id=lambda: services.new_id(services.now()),
         )
 
     def _make_eraser(self) -> Eraser:
         def forget(subject: Subject) -> dict[str, int]:
             self.recall.forget_user(subject)
-            return {MemoryType.WORKING.value: self.parts.working.clear_user(subject)}
+            return {MemoryType.WORKING.value: self.services.working.clear_user(subject)}
 
         return Eraser(
             self.stores.subjects,
             self.keys,
-            self.parts.objects,
+            self.services.objects,
             beside=Beside(forget, self._short_term_elsewhere),
-            now=self.parts.now,
+            now=self.services.now,
             certify=self.certificates.certify,
         )
 
@@ -287,7 +287,7 @@ class Store:
             if found and not confirm:
                 raise ConfirmationNeededError(f"{found.describe()}; nothing was changed", needs=("confirm",))
             if found:
-                now = self.parts.now()
+                now = self.services.now()
                 self.stores.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
                 lost.abandon(now=now)
             return found
@@ -304,7 +304,7 @@ class Store:
             self.stores.jobs,
             self.leadership,
             jobs,
-            clock=self.parts.clock,
+            clock=self.services.clock,
             timezone=self.settings.timezone,
             trust=self.trust,
         )
@@ -325,7 +325,7 @@ class Store:
         """
         if self.settings.summarizer.strip() == EXTRACTIVE:
             return 0
-        summaries = ConversationSummaries(self.stores.history, self._summarizer, tenant, self.parts.now)
+        summaries = ConversationSummaries(self.stores.history, self._summarizer, tenant, self.services.now)
         return summaries.refresh(limit)
 
     def _note_revoked(self, key_id: str) -> None:
@@ -356,7 +356,7 @@ class Store:
     def audit(self, tenant: str) -> Audit:
         """A tenant's audit chain."""
         return Audit(
-            self.stores.audit, tenant, self.settings.home / "state", self.parts.clock, believed=self.trust.look
+            self.stores.audit, tenant, self.settings.home / "state", self.services.clock, believed=self.trust.look
         )
 
     def sessions(self, tenant: str) -> Sessions:
@@ -365,41 +365,41 @@ class Store:
             self.stores.history,
             self.stores.short_term,
             tenant=tenant,
-            now=self.parts.now,
+            now=self.services.now,
             belongings=self._belongings,
         )
 
     def policies(self, tenant: str) -> Policies:
         """A tenant's rules."""
-        now = self.parts.now
-        return Policies(self.stores.rules, Previews(self.stores, tenant, now), tenant, now, self.parts.new_id)
+        now = self.services.now
+        return Policies(self.stores.rules, Previews(self.stores, tenant, now), tenant, now, self.services.new_id)
 
     def registry(self, tenant: str) -> Registry:
         """A tenant's agents and tools."""
-        return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.parts.now)
+        return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.services.now)
 
     def maintenance(self, tenant: str) -> Maintenance:
         """Sweeps a tenant."""
-        refresh = partial(refresh_entity_text, self.parts)
+        refresh = partial(refresh_entity_text, self.services)
         domains = self.domains(tenant)
         registry = self.registry(tenant)
         purge = Purge(tenant, self.stores.dues, self.stores.history, registry)
         return Maintenance(
             tenant,
-            self.parts.sweeper(tenant, self.sessions(tenant).erase, refresh, domains.most_collected, purge.due),
+            self.services.sweeper(tenant, self.sessions(tenant).erase, refresh, domains.most_collected, purge.due),
             self.leadership,
             self.stores,
             purge=purge,
             policies=self.policies(tenant),
             registry=registry,
             audit=self.audit(tenant),
-            now=self.parts.now,
+            now=self.services.now,
             trust=self.trust,
             load=self.settings.sweep_load,
             finish_erasures=self._go_on,
             domains=domains,
             shrink=self.stores.subjects.scrub,
-            take_back=lambda: take_back(self.stores.jobs, self.parts.now()),
+            take_back=lambda: take_back(self.stores.jobs, self.services.now()),
         )
 
     def domains(self, tenant: str) -> Domains:
@@ -407,12 +407,12 @@ class Store:
         return Domains(
             tenant,
             state=self.state,
-            objects=self.parts.objects,
+            objects=self.services.objects,
             rules=self.stores.rules,
             dues=self.stores.dues,
             holds=self.stores.holds,
-            now=self.parts.now,
-            new_id=self.parts.new_id,
+            now=self.services.now,
+            new_id=self.services.new_id,
         )
 
     def recycle(self, tenant: str) -> Recycle:
@@ -421,9 +421,9 @@ class Store:
             self.stores,
             tenant,
             self.registry(tenant),
-            now=self.parts.now,
+            now=self.services.now,
             purge=self.maintenance(tenant).empty_bin,
-            refresh=partial(refresh_entity_text, self.parts),
+            refresh=partial(refresh_entity_text, self.services),
         )
 
     def close(self) -> None:
@@ -431,7 +431,7 @@ class Store:
         if self._is_checked and self.database.usable:
             self.note_data()
         self.database.close()
-        self.parts.working.forget()
+        self.services.working.forget()
         self.recall.forget()
 
 
@@ -441,8 +441,8 @@ class _BackupHost:
     def __init__(self, store: Store, tenant: str) -> None:
         self._store = store
         self._tenant = tenant
-        self.now = store.parts.now
-        self.new_id = store.parts.new_id
+        self.now = store.services.now
+        self.new_id = store.services.new_id
         self.is_revoked = store.is_revoked
 
     def check_clock(self, now: int, *, confirm: bool) -> Belief:
@@ -459,12 +459,12 @@ class _BackupHost:
         store = self._store
         if restored.whole:
             store.stores.feed.adopt(f"{store.embedder.id}/{terms.VERSION}")
-            store.stores.rules.adopt_defaults(now=store.parts.now)
+            store.stores.rules.adopt_defaults(now=store.services.now)
             store.schedule.enrol()
             store.eraser.replay()
             store.audit(self._tenant).seal(accept=f"backup {restored.backup_id} was restored")
         for subject, ids in restored.outdated.items():
-            refresh_entity_text(store.parts, subject, ids)
+            refresh_entity_text(store.services, subject, ids)
 
 
 def open_keys(settings: Settings) -> KeysAndLedger:

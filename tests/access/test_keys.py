@@ -39,7 +39,7 @@ def other(home: Path, holdfast: Holdfast, clock: FakeClock) -> Iterator[Holdfast
 def access_of(holdfast: Holdfast, store: Any = None) -> tuple[Access, Ticks]:
     ticks = Ticks()
     keys = holdfast._base.stores.keys if store is None else store
-    return Access(keys, holdfast.parts.now, holdfast.parts.new_id, monotonic=ticks), ticks
+    return Access(keys, holdfast.services.now, holdfast.services.new_id, monotonic=ticks), ticks
 
 
 # --- making them ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ SCRIPT = Path(sys.executable).with_name("holdfast")
 def use_until_now(home: Path) -> None:
     """A store in which the last write is old has been in use since, so that it believes the machine's clock."""
     with Holdfast.open(home=home, clock=lambda: datetime.now(UTC)) as engine:
-        engine.trust.note(engine.parts.now())
+        engine.trust.note(engine.services.now())
 
 
 class Shell:

@@ -273,7 +273,7 @@ def test_cold_memories_that_cannot_be_read_are_a_failed_check(home: Path) -> Non
 
 def test_an_erasure_that_a_hold_keeps_is_a_warning_and_names_nobody(home: Path, store: Path) -> None:
     with Holdfast.open(home=home) as engine:
-        alias = str(engine.parts.reader.alias(Subject("default", "alice")))
+        alias = str(engine.services.reader.alias(Subject("default", "alice")))
         engine.ledger.begin(alias, at=1)  # and it died
         engine.holds.add(user_id="alice", reason="Case 4711", author="legal")
     with Holdfast.open(home=home):

@@ -117,7 +117,7 @@ def test_the_part_of_another_archive_is_not_taken_for_its_own(holdfast: Holdfast
     """Both are rightly sealed and rightly placed: only the checksums tell."""
     first = holdfast.domains.archive("memory", RESOURCES)
     second = holdfast.domains.archive("memory", [{**RESOURCES[0], "text": "another"}, RESOURCES[1]])
-    objects = holdfast.parts.objects()
+    objects = holdfast.services.objects()
     root = f"{home / 'archive'}/"
     folders = [done["manifest_path"].removeprefix(root).rsplit("/", 1)[0] for done in (first, second)]
     name = ("manifest.sealed", "payload.jsonl", "manifest.json")[which]

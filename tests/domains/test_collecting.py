@@ -63,7 +63,7 @@ def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
 ) -> None:
     holdfast.domains.configure("memory", ON, confirm=True, author="ops")
     labels = [{"source_type": "context", "context_id": number} for number in range(3)]
-    same = [holdfast.parts.new_id(0)] * 3
+    same = [holdfast.services.new_id(0)] * 3
     with monkeypatch.context() as ids:  # two of one id: by then the profile was made, and found twice
         ids.setattr(Services, "new_ids", lambda *_: same)
         with pytest.raises(ConflictError, match="has this id"):

@@ -29,7 +29,7 @@ class Fuse:
         # on SQLite, the other two are the first
         for name in ("write",) if isinstance(database, SqliteDatabase) else ("write", "govern", "alone"):
             setattr(database, name, self._before("a transaction", getattr(database, name)))
-        objects: Any = holdfast.parts.objects()
+        objects: Any = holdfast.services.objects()
         objects.put = self._before("a put", objects.put)
         objects.delete = self._before("a delete", objects.delete)
 

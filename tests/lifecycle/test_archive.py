@@ -45,15 +45,15 @@ def test_a_memory_comes_back_from_cold_storage_exactly(
     metadata = {"tags": ["a", "ü"], "n": 1.5, "deep": {"list": [1, None, True]}}
     memory_id = memory.add(LONG, "long_term", metadata)["memory_id"]
     subject = Subject("default", "user_123")
-    (before,) = holdfast.parts.records.entries(subject, [memory_id]).values()
+    (before,) = holdfast.services.records.entries(subject, [memory_id]).values()
     seen = memory.get(memory_id)
     clock.advance(days=365)
     holdfast.sweep()
-    (cold,) = holdfast.parts.records.entries(subject, [memory_id]).values()
+    (cold,) = holdfast.services.records.entries(subject, [memory_id]).values()
     assert cold.record.pack is not None
     assert len(cold.record.content) < len(LONG) / 2, "only a summary is left in the store"
     back = memory.rehydrate(memory_id)
-    (after,) = holdfast.parts.records.entries(subject, [memory_id]).values()
+    (after,) = holdfast.services.records.entries(subject, [memory_id]).values()
     assert after.encoding == before.encoding
     kept = ("id", "content", "metadata", "body", "name", "created_at", "updated_at", "dated_at", "scope", "kind")
     assert all(getattr(after.record, name) == getattr(before.record, name) for name in kept)
@@ -244,7 +244,7 @@ def test_two_that_tidy_cold_storage_at_once_leave_no_object_behind(
     clock.advance(days=364)
     holdfast.sweep()
     clock.advance(days=1)
-    objects: Any = holdfast.parts.objects()
+    objects: Any = holdfast.services.objects()
     put = objects.put
 
     def put_late(name: str, data: bytes) -> None:
@@ -330,7 +330,7 @@ def test_an_object_that_is_not_kept_as_written_moves_nothing(
 ) -> None:
     memory_id = memory.add(LONG, "long_term")["memory_id"]
     clock.advance(days=365)
-    objects: Any = holdfast.parts.objects()
+    objects: Any = holdfast.services.objects()
     put = objects.put
     objects.put = lambda name, data: put(name, data[:-1])
     with pytest.raises(ObjectDamagedError, match="nothing was moved"):

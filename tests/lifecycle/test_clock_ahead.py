@@ -205,7 +205,7 @@ def test_the_audit_chain_is_not_cut(store: Store) -> None:
     assert len(store.look(lambda holdfast: holdfast.audit.tail(100))) >= before
     asked = """
 try:
-    holdfast.audit.cut(holdfast.parts.clock())
+    holdfast.audit.cut(holdfast.services.clock())
 except Exception as problem:
     print(type(problem).__name__)
 """

@@ -39,11 +39,11 @@ def picture(holdfast: Holdfast) -> Picture:
         subject = Subject(holdfast.tenant, user_id)
         whose = "SELECT id FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
         ids = [row[0] for row in raw.rows(holdfast, whose, (subject,))]
-        for record_id, entry in holdfast.parts.records.entries(subject, ids).items():
+        for record_id, entry in holdfast.services.records.entries(subject, ids).items():
             record = entry.record
             whole = record.content, record.body, record.metadata
             if record.pack is not None:
-                document = holdfast.parts.archives.read(record).document
+                document = holdfast.services.archives.read(record).document
                 whole = document["content"], document["body"], document["metadata"]
             seen[record_id] = (
                 record.state.value,
@@ -321,10 +321,10 @@ def whole_contents(holdfast: Holdfast) -> dict[str, str]:
     for record_id, user_id in raw.rows(
         holdfast, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
     ):
-        record = holdfast.parts.records.get(Subject("default", user_id), record_id)
+        record = holdfast.services.records.get(Subject("default", user_id), record_id)
         assert record is not None
         cold = record.pack is not None
-        found[record_id] = holdfast.parts.archives.read(record).document["content"] if cold else record.content
+        found[record_id] = holdfast.services.archives.read(record).document["content"] if cold else record.content
     return found
 
 
@@ -351,7 +351,7 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(home: Path) -> None:
         if removes and age:  # half of each user's go to the bin, out of objects that they share with the other half
             with Holdfast.open(home=home, clock=clock) as holdfast:
                 for place, memory_id in enumerate(sorted(said)):
-                    record = holdfast.parts.records.find("default", memory_id)
+                    record = holdfast.services.records.find("default", memory_id)
                     if place % 2 and record is not None:
                         holdfast.manager(record.scope.user_id, "guide").delete(memory_id)
                         doomed.add(memory_id)

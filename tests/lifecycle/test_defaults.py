@@ -120,10 +120,10 @@ def test_every_tenant_follows_and_each_is_told_once(home: Path, clock: FakeClock
 
 def test_nothing_is_written_when_no_default_changed(home: Path, clock: FakeClock, old: str) -> None:
     with Holdfast.open(home=home, clock=clock) as holdfast:
-        before = holdfast.parts.dues.rules_version("default")
-        assert holdfast.parts.rules.adopt_defaults(now=lambda: 0) == []
+        before = holdfast.services.dues.rules_version("default")
+        assert holdfast.services.rules.adopt_defaults(now=lambda: 0) == []
     with Holdfast.open(home=home, clock=clock) as holdfast:
-        assert holdfast.parts.dues.rules_version("default") == before
+        assert holdfast.services.dues.rules_version("default") == before
 
 
 def test_processes_of_two_versions_go_by_the_defaults_of_the_newer_one(home: Path, clock: FakeClock, old: str) -> None:

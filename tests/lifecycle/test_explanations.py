@@ -11,7 +11,7 @@ from holdfast.core.times import iso
 
 
 def now(holdfast: Holdfast) -> str:
-    return iso(holdfast.parts.now())
+    return iso(holdfast.services.now())
 
 
 def test_a_message_that_was_restored_is_explained_as_live(holdfast: Holdfast, memory: MemoryManager) -> None:
@@ -38,7 +38,7 @@ def test_a_message_lives_by_the_rule_of_its_session_when_its_short_term_window_i
     first = memory.short_term.add_message("user", "hello")
     clock.advance(minutes=30)
     memory.short_term.add_message("assistant", "hi")
-    active = holdfast.parts.now()
+    active = holdfast.services.now()
     in_window = memory.explain(first)
     assert in_window["summary"].endswith("It leaves short-term memory 3600 seconds from now, unless a message comes.")
     clock.advance(hours=2)

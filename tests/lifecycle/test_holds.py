@@ -315,10 +315,10 @@ def test_a_held_memory_past_its_time_gives_up_its_name_and_is_kept_whole(
     memory_id = put[kind]()
     holdfast.policies.set(kind, delete_after_days=400, confirm=True)
     hold = hold_all(holdfast, memory_id=memory_id)
-    before = holdfast.parts.records.entries(Subject("default", "user_123"), [memory_id])[memory_id].record
+    before = holdfast.services.records.entries(Subject("default", "user_123"), [memory_id])[memory_id].record
     clock.advance(days=400)
     assert put[kind]() != memory_id
-    kept = holdfast.parts.records.entries(Subject("default", "user_123"), [memory_id])[memory_id].record
+    kept = holdfast.services.records.entries(Subject("default", "user_123"), [memory_id])[memory_id].record
     assert (kept.content, kept.metadata, kept.state) == (before.content, before.metadata, before.state)
     holdfast.holds.release(hold.id)
     holdfast.sweep()

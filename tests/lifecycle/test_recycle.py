@@ -37,7 +37,7 @@ def test_what_is_deleted_is_out_of_recall_and_quota_and_comes_back_exactly(
 ) -> None:
     memory_id = add(memory, kind)
     before = memory.get(memory_id)
-    (entry,) = holdfast.parts.records.entries(Subject("default", "user_123"), [memory_id]).values()
+    (entry,) = holdfast.services.records.entries(Subject("default", "user_123"), [memory_id]).values()
     memory.delete(memory_id)
     assert memory.retrieve("Rome", [kind]) == []
     assert memory.count_memories(kind) == 0
@@ -49,7 +49,7 @@ def test_what_is_deleted_is_out_of_recall_and_quota_and_comes_back_exactly(
     assert holdfast.recycle.list()[0]["days_left"] == 1
     assert holdfast.recycle.restore(memory_id=memory_id) == 1
     assert memory.get(memory_id) == before
-    (again,) = holdfast.parts.records.entries(Subject("default", "user_123"), [memory_id]).values()
+    (again,) = holdfast.services.records.entries(Subject("default", "user_123"), [memory_id]).values()
     assert again.encoding == entry.encoding
     assert again.record.aged_from == entry.record.aged_from
     assert holdfast.recycle.list() == []
@@ -283,7 +283,7 @@ def test_what_followed_its_agent_late_is_not_said_to_come_back_with_one_that_no_
 
 def test_every_refusal_of_a_restore_is_in_the_audit_chain(holdfast: Holdfast, memory: MemoryManager) -> None:
     def last(item: str) -> tuple[str, str]:
-        entry = holdfast.parts.audit.of_item(Subject("default", "user_123"), item)[-1]
+        entry = holdfast.services.audit.of_item(Subject("default", "user_123"), item)[-1]
         assert (entry.detail["from"], entry.detail["to"], entry.detail["cause"]) == ("recycled", "active", "restore")
         return entry.action, entry.detail["reason"]
 

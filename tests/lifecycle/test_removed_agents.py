@@ -144,7 +144,7 @@ def ids(holdfast: Holdfast, clock: FakeClock) -> Ids:
     cold = memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="cold")
     clock.advance(days=181)
     holdfast.sweep()
-    assert holdfast.parts.records.get(Subject("default", "ann"), cold).pack is not None  # type: ignore[union-attr]
+    assert holdfast.services.records.get(Subject("default", "ann"), cold).pack is not None  # type: ignore[union-attr]
     memory.entity.add("Rome", attributes={"country": "Italy"})
     memory.structured.put("trips", {"city": "Rome"}, key="rome")
     binned = memory.add("likes coffee")["memory_id"]
@@ -232,14 +232,14 @@ def test_a_put_that_a_hold_refuses_leaves_a_document_in_cold_storage_as_it_was(
     memory, made = archived(holdfast, clock)
     holdfast.holds.add(tag="case=7", reason="case 7", author="legal")
     clock.advance(days=5)
-    before = holdfast.parts.records.get(Subject("default", "ann"), made)
+    before = holdfast.services.records.get(Subject("default", "ann"), made)
     assert before is not None
     assert before.pack is not None
 
     with pytest.raises(HeldError, match="leave the tag in its metadata"):
         memory.structured.put("trips", {"city": "Oslo"}, key="rome")
 
-    assert holdfast.parts.records.get(Subject("default", "ann"), made) == before
+    assert holdfast.services.records.get(Subject("default", "ann"), made) == before
     assert memory.structured.get("trips", "rome") == {"city": "Rome", "notes": LONG}
     assert holdfast.explain(made)["is_archived"]
 
@@ -253,10 +253,10 @@ def test_a_put_over_a_document_in_cold_storage_brings_it_back_changed(holdfast: 
     again = memory.structured.put("trips", {"city": "Oslo"}, key="rome", metadata={"case": "7", "new": True})
 
     assert again == made
-    record = holdfast.parts.records.get(Subject("default", "ann"), made)
+    record = holdfast.services.records.get(Subject("default", "ann"), made)
     assert record is not None
     assert (record.state, record.pack, record.metadata["new"]) == ("active", None, True)
-    assert record.aged_from == holdfast.parts.now(), "its age counts anew"
+    assert record.aged_from == holdfast.services.now(), "its age counts anew"
     assert memory.structured.get("trips", "rome") == {"city": "Oslo"}
     assert [one["document"] for one in memory.structured.find("trips")] == [{"city": "Oslo"}]
     assert [one["content"] for one in memory.retrieve("Oslo", memory_type="structured")] == ['{"city":"Oslo"}']
@@ -266,7 +266,7 @@ def test_a_put_over_a_document_in_cold_storage_brings_it_back_changed(holdfast: 
     assert actions[-1] == "rehydrated"
     clock.advance(days=1)
     holdfast.sweep()
-    assert list(holdfast.parts.objects().names()) == [], "nothing of the old one is left in cold storage"
+    assert list(holdfast.services.objects().names()) == [], "nothing of the old one is left in cold storage"
 
 
 def test_agent_removed_is_a_conflict_and_not_one_to_try_again() -> None:

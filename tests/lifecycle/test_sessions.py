@@ -432,7 +432,7 @@ def test_two_parts_of_one_name_cannot_belong_to_sessions(world: World, bookmarks
 
 
 def _state(holdfast: Holdfast, session: Session) -> State | None:
-    found = holdfast.parts.history.get(session.subject, session.id)
+    found = holdfast.services.history.get(session.subject, session.id)
     return None if found is None else found.state
 
 

@@ -554,9 +554,9 @@ class Machine(RuleBasedStateMachine):
         """Everything in cold storage can be read from there, as it was."""
         for thing in self.model.things:
             if thing.cold and thing.state in (*LIVE, "recycled"):
-                record = self.holdfast.parts.records.get(Subject("default", thing.user), thing.id)
+                record = self.holdfast.services.records.get(Subject("default", thing.user), thing.id)
                 assert record is not None
-                assert thing.content in self.holdfast.parts.archives.read(record).document["content"]
+                assert thing.content in self.holdfast.services.archives.read(record).document["content"]
 
 
 @soak

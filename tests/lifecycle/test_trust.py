@@ -176,7 +176,7 @@ def test_metrics_say_what_waits_and_for_how_long(ahead: Holdfast, clocks: Clocks
 
 
 def test_an_explanation_says_what_a_memory_waits_for(ahead: Holdfast) -> None:
-    (memory_id,) = ahead.parts.records.binned("default", None, limit=5)[0]
+    (memory_id,) = ahead.services.records.binned("default", None, limit=5)[0]
     said = ahead.explain(memory_id.id, user_id="ann")
     assert said["next"]["due"]  # type: ignore[index]
     assert "has seen" in said["next"]["waits_for"]  # type: ignore[index]

@@ -68,7 +68,7 @@ def seen(memory: MemoryManager) -> list[str]:
 
 def left(holdfast: Holdfast, user: str = "ann") -> list[ShortWindow]:
     """What a store still has of a user's windows, seen by anybody or not."""
-    return list(holdfast.parts.short_term.windows("default", user, known=KNOWN))
+    return list(holdfast.services.short_term.windows("default", user, known=KNOWN))
 
 
 def sweep_twice(holdfast: Holdfast, clock: FakeClock) -> None:
@@ -236,7 +236,7 @@ def test_a_crash_between_the_removal_and_the_end_of_the_window_shows_nothing_and
         raise DeathError
 
     with monkeypatch.context() as patch:
-        patch.setattr(opened.parts.short_term, "end", die)
+        patch.setattr(opened.services.short_term, "end", die)
         with pytest.raises(DeathError):
             opened.sessions.remove("guide", "trip", user_id="ann")
     assert len(left(opened)) == 1, "this is the crash"

@@ -226,13 +226,13 @@ def test_nobody_finds_what_is_not_theirs(holdfast: Holdfast, memory: MemoryManag
 
 
 def test_nobody_learns_whether_an_id_is_another_users(holdfast: Holdfast, memory: MemoryManager) -> None:
-    root, nobodys = add(memory), holdfast.parts.new_id(0)
+    root, nobodys = add(memory), holdfast.services.new_id(0)
     team = holdfast.manager("team", "travel_agent")
     for one in (root, nobodys):
         made = add(team, "what the team knows", derived_from=[one])
         assert origin(team, made)[1] == [one]
         assert ids(team.derived(one)) == [made]
-        other = holdfast.parts.new_id(1)
+        other = holdfast.services.new_id(1)
         assert team.update(made, derived_from=[one, other])["derived_from"] == [one, other]
 
 

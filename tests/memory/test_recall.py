@@ -45,7 +45,7 @@ class Hashing:
 
 def swap_embedder(holdfast: Holdfast, embedder: Hashing) -> Holdfast:
     """The same store, opened with another embedder."""
-    other = Holdfast(replace(holdfast.settings), clock=holdfast.parts.clock)
+    other = Holdfast(replace(holdfast.settings), clock=holdfast.services.clock)
     other.recall._embedder = embedder
     other.recall._feed.adopt(other.recall.model)
     return other
@@ -75,7 +75,7 @@ def test_an_index_far_behind_reads_its_scope_again(holdfast: Holdfast) -> None:
     memory = holdfast.manager("user", "agent")
     ids = memory.add_many([f"memory number {n}" for n in range(3_000)])["memory_ids"]
     assert memory.retrieve("memory number 17")
-    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.parts.clock) as other:
+    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.services.clock) as other:
         twin = other.manager("user", "agent")
         other.quotas.set("long_term", max_memories=3_000)
         twin.add_with_auto_prune("one more")  # recycles the oldest tenth
@@ -258,7 +258,7 @@ class DeletesFirst:
 def test_a_match_deleted_between_ranking_and_reading_leaves_no_empty_place(holdfast: Holdfast) -> None:
     memory = holdfast.manager("user", "agent")
     memory.add_many([f"note {n} about tea" for n in range(4)])
-    raced = replace(holdfast.parts, records=cast("RecordStore", DeletesFirst(holdfast.parts.records, memory)))
+    raced = replace(holdfast.services, records=cast("RecordStore", DeletesFirst(holdfast.services.records, memory)))
     found = Memory(raced, Scope("default", "user", "agent")).retrieve("tea", top_k=3)
     assert len(found) == 3
     assert {r["memory_id"] for r in found} == {r["memory_id"] for r in memory.list_memories()}

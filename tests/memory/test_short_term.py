@@ -48,7 +48,7 @@ def test_sessions_are_listed_with_the_latest_first(holdfast: Holdfast, clock: Fa
 
 def test_another_process_sees_the_same_session(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.short_term.add_message("user", "hello")
-    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.parts.clock) as other:
+    with Holdfast.open(home=holdfast.settings.home, clock=holdfast.services.clock) as other:
         twin = other.manager("user_123", "travel_agent", "sess_abc123")
         assert [m["content"] for m in twin.short_term.get_conversation_history()] == ["hello"]
 

@@ -42,7 +42,7 @@ def timed_by(holdfast: Holdfast, clock: Seconds) -> None:
     """Let an engine's working memory go by a clock of the test."""
     subjects = stores_over(holdfast.database).subjects
     store = WorkingStore(subjects.erased_within, holdfast.recall.forget_user, [clock])
-    object.__setattr__(holdfast.parts, "working", store)
+    object.__setattr__(holdfast.services, "working", store)
 
 
 def contents(memory: MemoryManager) -> list[str]:

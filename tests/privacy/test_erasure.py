@@ -449,7 +449,7 @@ def test_where_cold_storage_is_away_it_is_pending_and_the_next_sweep_finishes_it
     home, sentinel = homes.new(), Sentinel()
     with Holdfast.open(home=home, clock=clock) as holdfast:
         sentinel.plant(holdfast, clock)
-        objects: Any = holdfast.parts.objects()
+        objects: Any = holdfast.services.objects()
         delete = objects.delete
 
         def away(_names: object) -> None:

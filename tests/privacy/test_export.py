@@ -321,7 +321,7 @@ def test_the_manifest_tells_when_what_and_the_sum_of_every_file(
     manifest = export.manifest
     assert (manifest["format"], manifest["version"], manifest["user_id"]) == ("holdfast-export", 1, ME)
     assert manifest["export_date"] == clock().isoformat()
-    assert manifest["pseudonym"] == holdfast.parts.packs.alias(Subject("default", ME))
+    assert manifest["pseudonym"] == holdfast.services.packs.alias(Subject("default", ME))
     assert "exactly once" in manifest["consistency"]
     assert manifest["left_out"] == LEFT_OUT
     told = {file["name"]: file for file in manifest["files"]}
@@ -463,7 +463,7 @@ def test_of_what_was_sealed_under_a_key_that_is_gone_the_rest_is_exported_with_a
     memory_id = cold_one(holdfast, clock)
     holdfast.manager(ME, "travel_agent").add("not cold")
     assert holdfast.export_user(ME)["memories"]["long_term"][0]["content"] == LONG
-    assert holdfast.keyring.destroy(holdfast.parts.packs.alias(Subject("default", ME)))
+    assert holdfast.keyring.destroy(holdfast.services.packs.alias(Subject("default", ME)))
     done = holdfast.export_user(ME, tmp_path / "me.zip")
     assert done["incomplete"] == 1
     export = Export(tmp_path / "me.zip")
@@ -521,7 +521,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(holdfast: Holdfast,
 
 
 def person_of(holdfast: Holdfast) -> Person:
-    parts = holdfast.parts
+    parts = holdfast.services
     sources = Sources(
         parts.reader, parts.records, parts.short_term, parts.schemas, parts.rules, parts.holds, parts.archives,
         parts.working.of_user,
@@ -593,16 +593,16 @@ def test_someone_who_is_erased_while_being_exported_leaves_no_file(
 
 def insert_many(holdfast: Holdfast, count: int, size: int) -> None:
     """Records past the embedder, which has nothing to do with it."""
-    scope, now = Scope("default", ME, "a"), holdfast.parts.now()
+    scope, now = Scope("default", ME, "a"), holdfast.services.now()
     holdfast.quotas.set("long_term", max_memories=10**6, user_id=ME)
     for start in range(0, count, 1_000):
-        ids = holdfast.parts.new_ids(now, min(1_000, count - start))
+        ids = holdfast.services.new_ids(now, min(1_000, count - start))
         made = (
             Record(one, MemoryType.LONG_TERM, scope, f"{one} " + "x" * size, now, now, now, {"n": n})
             for n, one in enumerate(ids)
         )
         entries = [Entry(record, Encoding(None, None, b"")) for record in made]
-        holdfast.parts.records.insert(scope.subject, TYPES[MemoryType.LONG_TERM], entries, prune=False, now=now)
+        holdfast.services.records.insert(scope.subject, TYPES[MemoryType.LONG_TERM], entries, prune=False, now=now)
 
 
 def test_an_export_takes_no_more_memory_for_more_memories(holdfast: Holdfast, tmp_path: Path) -> None:
@@ -622,7 +622,7 @@ def test_an_export_takes_no_more_memory_for_more_memories(holdfast: Holdfast, tm
 
 def test_large_memories_come_in_small_pages(holdfast: Holdfast) -> None:
     insert_many(holdfast, 12, 3 * 1024 * 1024)
-    read: Callable[..., tuple[list[Record], int]] = holdfast.parts.reader.records
+    read: Callable[..., tuple[list[Record], int]] = holdfast.services.reader.records
     after, sizes = 0, []
     while page := read(Subject("default", ME), TYPES[MemoryType.LONG_TERM], after=after, limit=500):
         found, after = page
@@ -638,7 +638,7 @@ def test_progress_hears_of_every_memory_and_message(holdfast: Holdfast, memory: 
         memory.short_term.add_message("user", f"message {n}")
     heard: list[int] = []
     holdfast.export_user(ME, tmp_path / "me.zip", progress=heard.append)
-    size = holdfast.parts.exports.size("default", ME)
+    size = holdfast.services.exports.size("default", ME)
     assert size == 255
     assert sum(heard) >= size
     heard.clear()

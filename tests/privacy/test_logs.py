@@ -47,7 +47,7 @@ def memory(holdfast: Holdfast) -> MemoryManager:
 
 def whose(holdfast: Holdfast) -> str:
     """The user's pseudonym, as the audit chain has it."""
-    alias = holdfast.parts.reader.alias(Subject("default", USER))
+    alias = holdfast.services.reader.alias(Subject("default", USER))
     assert alias is not None
     return alias
 

@@ -96,10 +96,10 @@ def test_ep_from_90_days_on_only_the_summary_and_its_embedding_are_kept(
     memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     episode = record(memory)
-    before = holdfast.parts.records.entries(Subject("default", "user_123"), [episode])[episode]
+    before = holdfast.services.records.entries(Subject("default", "user_123"), [episode])[episode]
     clock.advance(days=90)
     holdfast.sweep()
-    record_after, encoding = holdfast.parts.records.entries(Subject("default", "user_123"), [episode])[episode]
+    record_after, encoding = holdfast.services.records.entries(Subject("default", "user_123"), [episode])[episode]
     assert record_after.content == SUMMARY
     assert not record_after.body
     assert encoding.vectors
@@ -129,7 +129,7 @@ def test_ep_after_365_days_the_row_is_deleted(memory: MemoryManager, holdfast: H
     holdfast.sweep()
     clock.advance(days=15)
     holdfast.sweep()
-    assert holdfast.parts.records.get(Subject("default", "user_123"), episode) is None
+    assert holdfast.services.records.get(Subject("default", "user_123"), episode) is None
     with pytest.raises(NotFoundError):
         memory.get(episode)
 
@@ -166,7 +166,7 @@ class HoursPass(threading.Event):
 
 def states(holdfast: Holdfast, episodes: list[str]) -> list[str]:
     """What jobs have made of episodes, not what a reader would be told by now."""
-    found = holdfast.parts.records.entries(Subject("default", "user_123"), episodes)
+    found = holdfast.services.records.entries(Subject("default", "user_123"), episodes)
     return [found[episode].record.state.value for episode in episodes]
 
 

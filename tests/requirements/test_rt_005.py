@@ -209,7 +209,10 @@ def test_rt_005_cleanup_old_episodes_takes_task_and_steps_and_logs_how_many(
     assert [found["memory_id"] for found in memory.retrieve("booked a cabin", ["episodic"])] == [later]
     clock.advance(days=15)
     holdfast.sweep()
-    assert [holdfast.parts.records.get(Subject("default", "user_123"), episode) for episode in episodes] == [None, None]
+    assert [holdfast.services.records.get(Subject("default", "user_123"), episode) for episode in episodes] == [
+        None,
+        None,
+    ]
 
 
 def test_rt_005_cleanup_old_episodes(memory: MemoryManager, holdfast: Holdfast, clock: FakeClock) -> None:

@@ -34,7 +34,7 @@ def pass_days(holdfast: Holdfast, clock: FakeClock, days: int, *, step: int = 1)
 
 def made(holdfast: Holdfast, kinds: tuple[str, ...]) -> list[int]:
     """The ages in days of the backups of these kinds, the oldest first."""
-    now = holdfast.parts.now()
+    now = holdfast.services.now()
     return [(now - moment_of_id(one.id)) // 86_400_000_000 for one in holdfast.backups.list() if one.kinds == kinds]
 
 
@@ -94,7 +94,7 @@ def test_rt_005_a_backup_holds_every_memory_carries_its_time_and_logs_how_many_t
     with caplog.at_level(logging.INFO, logger="holdfast.backups"):
         backup = holdfast.backups.create(["long_term"])
     assert f"backup {backup.id} holds 50 memories" in caplog.text
-    assert abs(moment_of_id(backup.id) - holdfast.parts.now()) < 1_000, "to the millisecond"
+    assert abs(moment_of_id(backup.id) - holdfast.services.now()) < 1_000, "to the millisecond"
     made = clock()
     (folder,) = (holdfast.settings.home / "backups" / "backups").iterdir()
     assert folder.name == backup.id

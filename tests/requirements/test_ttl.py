@@ -143,7 +143,7 @@ def test_ttl_after_15_days_an_agent_is_gone_with_its_history(
     holdfast.sweep()
     assert holdfast.agents.list(include_removed=True) == []
     assert holdfast.recycle.list() == []
-    assert holdfast.parts.records.get(Subject("default", "user_123"), persona) is None
+    assert holdfast.services.records.get(Subject("default", "user_123"), persona) is None
     for table in ("history", "sessions", "records", "registry"):
         assert raw.rows(holdfast, f"SELECT 1 FROM {table}") == [], "as if there had never been such an agent"  # noqa: S608
     with pytest.raises((ConflictError, NotFoundError)):

@@ -436,7 +436,7 @@ def test_working_notes_are_read_and_added_while_the_server_is_away(
     with Holdfast.open(home=tmp_path, url=server.new_database(tcp=True)) as holdfast:
         clock = Seconds()
         subjects = stores_over(holdfast.database).subjects
-        object.__setattr__(holdfast.parts, "working", WorkingStore(subjects.erased_within, clocks=[clock]))
+        object.__setattr__(holdfast.services, "working", WorkingStore(subjects.erased_within, clocks=[clock]))
         memory = holdfast.manager("ann", "guide", "s")
         memory.working.add("on the way to Paris")
         server.stop()

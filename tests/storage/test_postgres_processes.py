@@ -332,7 +332,7 @@ def check_profiles(stage: Stage) -> None:
     with stage.opened() as holdfast:
         for memory_id, subject, agent_id, kind, *life in found:
             scope = Scope(stage.tenant, subject.split("/")[1], agent_id)
-            assert life == list(holdfast.parts.rules.life(kind, scope, memory_id)[:3]), (memory_id, scope)
+            assert life == list(holdfast.services.rules.life(kind, scope, memory_id)[:3]), (memory_id, scope)
 
 
 def test_nothing_of_a_removed_agent_is_left_behind_by_those_who_were_adding(stage: Stage) -> None:

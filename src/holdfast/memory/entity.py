@@ -43,7 +43,7 @@ class Entity:
 
     def __init__(self, records: DurableRecords) -> None:
         self._records = records
-        self._parts = records.parts
+        self._services = records.services
 
     # --- telling --------------------------------------------------------------------------------------------------
 
@@ -84,14 +84,14 @@ class Entity:
         self._set(self._resolve(entity).id, checked, None if since is None else moment(since, what="since"))
 
     def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int | None) -> None:
-        now = self._parts.now()
+        now = self._services.now()
         begins = now if since is None else since
         facts = [
-            Fact(self._parts.new_id(now), entity_id, name, None, value, begins, None, now)
+            Fact(self._services.new_id(now), entity_id, name, None, value, begins, None, now)
             for name, value in attributes.items()
         ]
         if facts:
-            self._parts.facts.record(self._records.scope.subject, facts, replacing=True, agent=self._records.scope)
+            self._services.facts.record(self._records.scope.subject, facts, replacing=True, agent=self._records.scope)
         self._refresh_text([entity_id])
 
     def relate(
@@ -109,7 +109,7 @@ class Entity:
         With ``replace``, other relations of this name that the source has then end (one employer at a time).
         """
         self._records.check_agent()
-        now = self._parts.now()
+        now = self._services.now()
         begins = now if since is None else moment(since, what="since")
         ends = None if until is None else moment(until, what="until")
         if ends is not None and ends <= begins:
@@ -118,16 +118,16 @@ class Entity:
         for end in (source, target):
             self._resolve(end) if is_id(end) else _check_name(end)
         one, other = self._known_or_new(source), self._known_or_new(target)
-        fact = Fact(self._parts.new_id(now), one, relation, other, None, begins, ends, now)
+        fact = Fact(self._services.new_id(now), one, relation, other, None, begins, ends, now)
         scope = self._records.scope
-        added = self._parts.facts.record(scope.subject, [fact], replacing=replace, agent=scope)
+        added = self._services.facts.record(scope.subject, [fact], replacing=replace, agent=scope)
         self._refresh_text([one])
         return fact.id if added else self._standing(fact).id
 
     def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
         """Let an attribute or a relation end; how many facts did. With ``target``, only those that lead to it."""
         self._records.check_agent()
-        moment_of_end = self._parts.now() if at is None else moment(at, what="at")
+        moment_of_end = self._services.now() if at is None else moment(at, what="at")
         record = self._resolve(source)
         goal = None if target is None else self._resolve(target).id
         ids = [
@@ -136,7 +136,7 @@ class Entity:
             if fact.source == record.id and fact.name == name and goal in (None, fact.target)
         ]
         scope = self._records.scope
-        ended = self._parts.facts.end(scope.subject, ids, at=moment_of_end, agent=scope)
+        ended = self._services.facts.end(scope.subject, ids, at=moment_of_end, agent=scope)
         self._refresh_text([record.id])
         return ended
 
@@ -156,19 +156,19 @@ class Entity:
     def delete_user_entities(self, user_id: str) -> int:
         """Send all of a user's entities to the recycle bin; how many."""
         subject = Subject.checked(self._records.scope.tenant, user_id)
-        return counted(clear_kind(self._records.parts, subject, _ENTITY), user_id)
+        return counted(clear_kind(self._records.services, subject, _ENTITY), user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's entities, whole, in whatever state they are."""
-        parts = self._records.parts
-        return parts.exports.of_kind(self._records.scope.tenant, user_id, _ENTITY)
+        services = self._records.services
+        return services.exports.of_kind(self._records.scope.tenant, user_id, _ENTITY)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def get(self, entity: str, *, at: When = None) -> EntityResult:
         """What is known of an entity now, or was true at a moment: attributes, and relations with their dates."""
         record = self._resolve(entity)
-        when = self._parts.now() if at is None else moment(at, what="at")
+        when = self._services.now() if at is None else moment(at, what="at")
         facts = [fact for fact in self._facts([record.id]) if holds_at(fact, when)]
         names = self._names(facts)
         return {
@@ -201,7 +201,7 @@ class Entity:
         check_count(depth, "depth", most=8)
         if direction not in ("out", "in", "both"):
             raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {quote(direction)}")
-        when = self._parts.now() if at is None else moment(at, what="at")
+        when = self._services.now() if at is None else moment(at, what="at")
         start = self._resolve(entity).id
         seen = {start}
         found: list[NeighbourResult] = []
@@ -244,7 +244,7 @@ class Entity:
             Draft(check_content(text), {**given, "description": text}, name=name, origin=origin) for text in contents
         ]
         ids, added = self._records.write(_ENTITY, drafts, prune=prune)
-        refresh_entity_text(self._parts, self._records.scope.subject, added.gone)
+        refresh_entity_text(self._services, self._records.scope.subject, added.gone)
         return ids, added
 
     # --- within ------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class Entity:
         return record
 
     def _facts(self, entity_ids: Sequence[str]) -> list[Fact]:
-        return self._parts.facts.facts(self._records.scope.subject, entity_ids)
+        return self._services.facts.facts(self._records.scope.subject, entity_ids)
 
     def _standing(self, new: Fact) -> Fact:
         """The fact that said so already."""
@@ -292,7 +292,7 @@ class Entity:
 
     def _live(self, facts: Iterable[Fact]) -> dict[str, Record]:
         ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
-        return self._parts.records.fetch(self._records.scope.subject, ids, now=self._parts.now())
+        return self._services.records.fetch(self._records.scope.subject, ids, now=self._services.now())
 
     def _names(self, facts: Iterable[Fact]) -> dict[str, str]:
         return {record.id: str(record.metadata.get("name")) for record in self._live(facts).values()}
@@ -305,7 +305,7 @@ class Entity:
         for entity_id in entity_ids:
             for _ in range(_TRIES):
                 record = self._records.read(entity_id, only=_ENTITY)
-                now = self._parts.now()
+                now = self._services.now()
                 facts = [f for f in self._facts([entity_id]) if f.source == entity_id and holds_at(f, now)]
                 names = self._names(facts)
                 own = {f.name: f.value for f in facts if f.target is None}
@@ -320,13 +320,13 @@ class Entity:
                 break
 
 
-def refresh_entity_text(parts: Services, subject: Subject, record_ids: Sequence[str]) -> None:
+def refresh_entity_text(services: Services, subject: Subject, record_ids: Sequence[str]) -> None:
     """Entities came back, or went: let those that are related to them tell what holds now."""
     tenant, user_id = subject.tenant, subject.user_id
     for record_id in record_ids:
-        record = parts.records.get(subject, record_id)
+        record = services.records.get(subject, record_id)
         if record is not None and record.kind is _ENTITY:
-            entity = Entity(DurableRecords(parts, Scope(tenant, user_id, record.scope.agent_id)))
+            entity = Entity(DurableRecords(services, Scope(tenant, user_id, record.scope.agent_id)))
             try:
                 entity.refresh_sources(record_id)
             except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same

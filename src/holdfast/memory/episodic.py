@@ -42,7 +42,7 @@ class Episodic:
 
     def __init__(self, records: DurableRecords) -> None:
         self._records = records
-        self._parts = records.parts
+        self._services = records.services
 
     def record_episode(
         self,
@@ -73,9 +73,9 @@ class Episodic:
             "tool_calls": _check_list(tool_calls, "tool_calls"),
         }
         size = len(dump_json(body, InvalidContentError, "the episode"))
-        if size > self._parts.max_content_bytes:
+        if size > self._services.max_content_bytes:
             raise InvalidContentError(
-                f"an episode of {size:,} characters is too large (max: {self._parts.max_content_bytes:,}); "
+                f"an episode of {size:,} characters is too large (max: {self._services.max_content_bytes:,}); "
                 "leave out bulky tool results, or record it as several episodes"
             )
         draft = Draft(
@@ -89,8 +89,8 @@ class Episodic:
 
     def query_similar_episodes(self, query: str, top_k: int = 5) -> list[EpisodeResult]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
-        now = self._parts.now()
-        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        now = self._services.now()
+        asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         options = SearchOptions(check_count(top_k, "top_k"), now, include_archived=True)
         pairs = self._records.search(_EPISODIC, asked, options)
         return [
@@ -119,8 +119,8 @@ class Episodic:
 
     def query_messages(self, query: str, top_k: int = 5) -> list[EpisodeMessageResult]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
-        asked = self._parts.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        now = self._parts.now()
+        asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        now = self._services.now()
         pairs = self._records.search(_EPISODIC, asked, SearchOptions(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
         items = [
@@ -128,7 +128,7 @@ class Episodic:
             for place, (record, _, message) in places.items()
             if str(message.get("content", "")).strip()
         ]
-        hits = self._parts.recall.rank_items_once(self._records.scope, items, asked, SearchOptions(top_k, now))
+        hits = self._services.recall.rank_items_once(self._records.scope, items, asked, SearchOptions(top_k, now))
         return [_message_result(*places[hit.id], score=hit.score) for hit in hits]
 
     def cleanup_old_episodes(self) -> int:
@@ -137,11 +137,11 @@ class Episodic:
         """
         scope = self._records.scope
         cleared = clear_aged(
-            self._parts.dues,
-            self._parts.records,
+            self._services.dues,
+            self._services.records,
             scope.tenant,
             _EPISODIC,
-            now=self._parts.now(),
+            now=self._services.now(),
             subject=None if scope.user_id == ALL else scope.subject,
             agent_id=None if scope.agent_id == ALL else scope.agent_id,
         )
@@ -149,7 +149,7 @@ class Episodic:
 
     def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
         record = self._records.read(episode_id, only=_EPISODIC)
-        if record.is_archived(self._parts.now()):
+        if record.is_archived(self._services.now()):
             return "archived"
         found: list[dict[str, Any]] = (record.body or {}).get(part, [])
         return found
@@ -157,13 +157,13 @@ class Episodic:
     def _summary(self, body: Mapping[str, Any]) -> str:
         texts = [text for part in ("steps", "messages") for item in body[part] if (text := _text(item))]
         most = min(_SUMMARY_MOST, max(_SUMMARY_LEAST, sum(map(len, texts)) // _SUMMARY_PART))
-        return self._parts.summarizer.summarize(texts, max_chars=most) or body["task"]
+        return self._services.summarizer.summarize(texts, max_chars=most) or body["task"]
 
     def _ended_at(self, timestamp: datetime | float | str | None) -> int | None:
         if timestamp is None:
             return None
         ended = moment(timestamp, what="timestamp")
-        if ended > self._parts.now() + _CLOCK_TOLERANCE:
+        if ended > self._services.now() + _CLOCK_TOLERANCE:
             raise InvalidInputError(
                 f"timestamp {iso(ended)} is in the future; an episode is recorded when it has ended"
             )

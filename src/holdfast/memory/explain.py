@@ -39,16 +39,16 @@ _MOST_EXCEPTIONS: Final = 20
 _BIN_DAYS: Final = BIN // DAY
 
 
-def describe_rules(parts: Services, scope: Scope) -> RulesResult:
+def describe_rules(services: Services, scope: Scope) -> RulesResult:
     """The rules in force for what one agent keeps of one user in one session: a row for each kind and one for the
     conversation (``history``), the time in the recycle bin, the holds that name them, and a summary in sentences.
     """
     scope.check_one()
-    rules = parts.rules.rules(scope.tenant)
-    rows = [_describe_kind(parts, scope, kind, rules) for kind in TYPES.values()]
-    rows.append(_describe(parts, scope, HISTORY, rules))
-    named = [hold for hold in parts.holds.list(scope.tenant) if _names(hold, scope)]
-    removed = parts.removed_agent(scope)
+    rules = services.rules.rules(scope.tenant)
+    rows = [_describe_kind(services, scope, kind, rules) for kind in TYPES.values()]
+    rows.append(_describe(services, scope, HISTORY, rules))
+    named = [hold for hold in services.holds.list(scope.tenant) if _names(hold, scope)]
+    removed = services.removed_agent(scope)
     said = [f"{row['memory_type']}: {row['rule']}" for row in rows]
     if removed is not None:
         own = ", ".join(kind.value for kind in OWN)
@@ -76,23 +76,23 @@ def short_term_life(life: Life) -> int:
     return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
 
 
-def _describe_kind(parts: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> KindRulesResult:
+def _describe_kind(services: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> KindRulesResult:
     name = kind.name.value
-    usage = parts.records.usage(scope.subject, kind) if kind.durable else None
+    usage = services.records.usage(scope.subject, kind) if kind.durable else None
     quota = Usage(0, 0, kind.max_memories, kind.max_bytes) if usage is None else usage
     if kind.name is MemoryType.WORKING:
         rule = "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it."
         row = cast("KindRulesResult", {"memory_type": name, "rule": rule, **_numbers(None), "exceptions": []})
     else:
-        row = _describe(parts, scope, name, rules)
+        row = _describe(services, scope, name, rules)
     row["max_memories"], row["max_bytes"] = quota.max_memories, quota.max_bytes
     row["quota_remaining"] = None if usage is None else usage.remaining
     return row
 
 
-def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:
-    life = parts.rules.life(kind, scope)
-    sentences = [_describe_life(kind, life), *_describe_selections(parts, scope, kind, life, rules)]
+def _describe(services: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:
+    life = services.rules.life(kind, scope)
+    sentences = [_describe_life(kind, life), *_describe_selections(services, scope, kind, life, rules)]
     exceptions = [rule for rule in rules if _is_exception(rule, kind, scope)]
     if exceptions:
         names = sorted({rule.name for rule in exceptions})
@@ -107,11 +107,13 @@ def _describe(parts: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -
     return cast("KindRulesResult", row)
 
 
-def _describe_selections(parts: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]) -> Iterator[str]:
+def _describe_selections(
+    services: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]
+) -> Iterator[str]:
     """What becomes of memories that a domain's policy selects by the source type in their metadata."""
     chosen = [rule.selection for rule in rules if rule.selection is not None and _speaks_of(rule, kind)]
     for source in sorted({source for selection in chosen for source in selection.source_types}):
-        other = parts.rules.life(kind, scope, labels=Labels(source))
+        other = services.rules.life(kind, scope, labels=Labels(source))
         if other.delete_after != life.delete_after:
             yield f"With source_type {source} in its metadata: {_describe_life(kind, other)}"
 
@@ -197,27 +199,27 @@ def _describe_hold(hold: Hold) -> str:
     return f"{', '.join([*parts, *tagged])} ({hold.reason})"
 
 
-def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | None) -> ExplainResult:
+def explain(services: Services, tenant: str, memory_id: str, subject: Subject | None) -> ExplainResult:
     """What can be said of a memory, or of one that is gone; of whomever it is, if no subject is named."""
     if not is_id(memory_id):
         raise NotFoundError(f"{quote(memory_id)} is not the id of a memory")
-    now = parts.now()
-    found = parts.records.find(tenant, memory_id) if subject is None else parts.records.get(subject, memory_id)
+    now = services.now()
+    found = services.records.find(tenant, memory_id) if subject is None else services.records.get(subject, memory_id)
     if found is not None:
-        entries = parts.audit.of_item(found.scope.subject, memory_id)
-        life = parts.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
-        derived = _live_derived(parts, found.scope.subject, memory_id)
-        agent = parts.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
-        said = explain_record(found, life, parts.holds.list(tenant), Links(entries, derived, agent), now)
-        return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
+        entries = services.audit.of_item(found.scope.subject, memory_id)
+        life = services.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
+        derived = _live_derived(services, found.scope.subject, memory_id)
+        agent = services.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
+        said = explain_record(found, life, services.holds.list(tenant), Links(entries, derived, agent), now)
+        return cast("ExplainResult", explain_waiting(said, services.trust.look, now))
     if subject is None:
         raise NotFoundError(
             f"no memory {memory_id} is there; of a message, or of one that is gone, say whose it is with user_id"
         )
-    turn = parts.history.find_message(subject, memory_id)
+    turn = services.history.find_message(subject, memory_id)
     if turn is not None:
-        return explain_turn(parts, turn)
-    entries = parts.audit.of_item(subject, memory_id)
+        return explain_turn(services, turn)
+    entries = services.audit.of_item(subject, memory_id)
     if not entries:
         raise NotFoundError(f"no memory {memory_id} is there, and none of this id was ever removed from this user")
     gone = explain_gone(memory_id, entries)
@@ -230,33 +232,33 @@ def explain(parts: Services, tenant: str, memory_id: str, subject: Subject | Non
     return cast("ExplainResult", gone)
 
 
-def explain_turn(parts: Services, turn: Turn) -> ExplainResult:
+def explain_turn(services: Services, turn: Turn) -> ExplainResult:
     """What can be said of a message of the conversation history."""
-    now = parts.now()
+    now = services.now()
     session, message = turn.session, turn.message
     tenant, user_id = session.subject.tenant, session.subject.user_id
     scope = Scope(tenant, user_id, session.agent_id, session.session_id)
-    holds = [hold for hold in parts.holds.list(tenant) if hold.covers(as_held_message(turn))]
+    holds = [hold for hold in services.holds.list(tenant) if hold.covers(as_held_message(turn))]
     if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
-        hold = parts.history.hold_on(session.subject, session.id)
+        hold = services.history.hold_on(session.subject, session.id)
         holds = [] if hold is None else [hold]
     said = explain_message(
         turn,
-        parts.rules.life(HISTORY, scope, session.id),
+        services.rules.life(HISTORY, scope, session.id),
         holds,
         Links(
-            parts.audit.of_item(session.subject, message.id),
-            _live_derived(parts, session.subject, message.id),
-            parts.removed_agent(scope),
+            services.audit.of_item(session.subject, message.id),
+            _live_derived(services, session.subject, message.id),
+            services.removed_agent(scope),
         ),
         now,
     )
-    return cast("ExplainResult", explain_waiting(said, parts.trust.look, now))
+    return cast("ExplainResult", explain_waiting(said, services.trust.look, now))
 
 
-def _live_derived(parts: Services, subject: Subject, memory_id: str) -> list[str]:
+def _live_derived(services: Services, subject: Subject, memory_id: str) -> list[str]:
     """What is live and says that it was derived from a memory or a message."""
-    found = parts.provenance.derived(subject, [memory_id])
+    found = services.provenance.derived(subject, [memory_id])
     return [written.standing.id for written in found if written.standing.state in LIVE]
 
 

@@ -30,14 +30,14 @@ class Lineage:
 
     def __init__(self, records: DurableRecords) -> None:
         self._records = records
-        self._parts = records.parts
+        self._services = records.services
         self._subject = records.scope.subject
 
     def derived(self, source_id: str, *, deep: bool) -> list[Record]:
         """Records within the scope that were derived from a memory or a message and are to be seen (``deep``: or from
         those, and so on), nearest first.
         """
-        store = self._parts.provenance
+        store = self._services.provenance
         found = descendants(store, self._subject, [source_id]) if deep else store.derived(self._subject, [source_id])
         return self._readable(found)
 
@@ -45,7 +45,7 @@ class Lineage:
         """All that is live and was derived from a memory or a message, or from that in turn, whichever agent has it."""
         if not is_id(source_id):
             return []
-        found = descendants(self._parts.provenance, self._subject, [source_id])
+        found = descendants(self._services.provenance, self._subject, [source_id])
         return [written.standing for written in found if written.standing.state in LIVE]
 
     def of_source(
@@ -61,7 +61,7 @@ class Lineage:
         """Records of a kind that a source wrote and that pass a filter, newest first (older than ``before``)."""
         found = [one for one in self._written(name, source) if before is None or one.standing.id < before]
         written = sorted(found, key=lambda one: one.standing.id, reverse=True)
-        now = self._parts.now()
+        now = self._services.now()
         chosen: list[Record] = []
         for start in range(0, len(written), _PAGE):
             chosen += [
@@ -76,7 +76,7 @@ class Lineage:
     def _written(self, name: MemoryType, source: str) -> list[Written]:
         """All records of a kind that a source wrote."""
         found: list[Written] = []
-        place, store = 0, self._parts.provenance
+        place, store = 0, self._services.provenance
         while True:
             some, place = store.of_source(self._records.scope.tenant, source, self._subject, after=place, limit=_PAGE)
             found += [one for one in some if one.standing.kind == name.value]
@@ -86,7 +86,7 @@ class Lineage:
     def _readable(self, found: Sequence[Written]) -> list[Record]:
         """Those of some records that are to be seen in this scope, in their order."""
         ids = [written.standing.id for written in found if written.standing.state in LIVE]
-        records = self._parts.records.fetch(self._subject, ids, now=self._parts.now())
+        records = self._services.records.fetch(self._subject, ids, now=self._services.now())
         return [record for record in records.values() if self._records.selects(record)]
 
     # --- going and coming back together -------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Lineage:
         """
         record = self._records.read(record_id)
         first = record_facts(record)
-        if standing(first.thing, self._parts.holds.list(self._records.scope.tenant)) is not None:
+        if standing(first.thing, self._services.holds.list(self._records.scope.tenant)) is not None:
             self._records.recycle(record_id, reason=reason)  # is refused, and that is written down
             return record, self.recycle_derived(record_id, reason=reason)  # unless the hold was lifted just now
         outcomes = self._recycle([first, *self.live_derived(record_id)], reason, record_id)
@@ -114,13 +114,13 @@ class Lineage:
 
     def _recycle(self, standings: Sequence[RecordFacts], reason: str, bundle: str) -> dict[str, Outcome]:
         return recycle_together(
-            self._parts.records,
+            self._services.records,
             self._subject,
             standings,
             reason=reason,
             cause=Cause.USER,
             bundle=bundle,
-            now=self._parts.now(),
+            now=self._services.now(),
             agent=self._records.scope,
         )
 
@@ -128,16 +128,16 @@ class Lineage:
         """A record came back: bring back what went to the recycle bin because of it; the ids of what came."""
         if record.bundle != record.id:
             return []
-        now = self._parts.now()
+        now = self._services.now()
         found = [
             one
-            for one in read_bundle(self._parts.records, self._records.scope.tenant, record.id)
+            for one in read_bundle(self._services.records, self._records.scope.tenant, record.id)
             if one.scope.subject == self._subject and (one.purge_at or 0) > now
         ]
-        outcomes = self._parts.records.transition(self._subject, [restore_move(one, now) for one in found], now=now)
+        outcomes = self._services.records.transition(self._subject, [restore_move(one, now) for one in found], now=now)
         for one, outcome in zip(found, outcomes, strict=True):
             if outcome is not Outcome.DONE:  # what it was derived from is back all the same
-                _log.warning("%s", restore_error(one, outcome, self._parts.registry, now))
+                _log.warning("%s", restore_error(one, outcome, self._services.registry, now))
         return _gone({one.id: outcome for one, outcome in zip(found, outcomes, strict=True)})
 
 

@@ -62,8 +62,8 @@ class Draft:
 class DurableRecords:
     """The durable records that a scope selects."""
 
-    def __init__(self, parts: Services, scope: Scope) -> None:
-        self.parts = parts
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self.services = services
         self.scope = scope
         self.check_source: Callable[[str], None] = lambda _source: None
         """Raises where whoever calls may not name a source."""
@@ -80,14 +80,14 @@ class DurableRecords:
     def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
         """Add all drafts as records of a kind, or none of them."""
         self.scope.check_one()
-        now = self.parts.now()
+        now = self.services.now()
         kind = TYPES[name]
         records = [
             Record(
                 id=record_id,
                 kind=name,
                 scope=self.scope,
-                content=check_content(draft.content, max_bytes=self.parts.max_content_bytes),
+                content=check_content(draft.content, max_bytes=self.services.max_content_bytes),
                 created_at=now,
                 updated_at=now,
                 dated_at=now if draft.dated_at is None else draft.dated_at,
@@ -96,17 +96,17 @@ class DurableRecords:
                 name=draft.name,
                 **draft.origin.fields(self.scope.agent_id),
             )
-            for draft, record_id in zip(drafts, self.parts.new_ids(now, len(drafts)), strict=True)
+            for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
         ]
-        entries = [Entry(*pair) for pair in zip(records, self.parts.recall.encode(records), strict=True)]
-        added = self.parts.records.insert(self.scope.subject, kind, entries, prune=prune, now=now)
+        entries = [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)]
+        added = self.services.records.insert(self.scope.subject, kind, entries, prune=prune, now=now)
         return [record.id for record in records], added
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""
         if not is_id(record_id):
             return None
-        record = self.parts.records.get(self.scope.subject, record_id)
+        record = self.services.records.get(self.scope.subject, record_id)
         return record if record is not None and self.selects(record) else None
 
     def read(self, record_id: str, only: MemoryType | None = None) -> Record:
@@ -117,8 +117,8 @@ class DurableRecords:
             raise NotFoundError(f"no {what} {quote(record_id)} for user {self.scope.user_id!r}")
         if record.state is State.RECYCLED:
             raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
-        if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.parts.now()):
-            agent = self.parts.removed_agent(record.scope) if "agent" in TYPES[record.kind].scope else None
+        if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.services.now()):
+            agent = self.services.removed_agent(record.scope) if "agent" in TYPES[record.kind].scope else None
             if agent is not None:
                 raise NotFoundError(
                     f"memory {record_id} belongs to agent {agent.id!r}, which was removed on "
@@ -130,23 +130,23 @@ class DurableRecords:
 
     def named(self, kind: MemoryType, name: str) -> Record | None:
         """The live record of a kind that goes by a name."""
-        return self.parts.records.named(self.scope.subject, TYPES[kind], name, now=self.parts.now())
+        return self.services.records.named(self.scope.subject, TYPES[kind], name, now=self.services.now())
 
     def change(self, record: Record, *, by_agent: bool = True, **changes: Any) -> Record:
         """Write a new version of a record; ``StaleError`` if another writer was faster, ``AgentRemovedError`` if it is
         changed by an agent that is in the recycle bin.
         """
         check_at_hand(record)
-        changed = replace(record, **changes, updated_at=self.parts.now())
-        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
-        (encoding,) = self.parts.recall.encode([changed])
-        if not self.parts.records.replace(Entry(changed, encoding), agent=self.scope if by_agent else None):
+        changed = replace(record, **changes, updated_at=self.services.now())
+        check_content(changed.content, max_bytes=self.services.max_content_bytes)
+        (encoding,) = self.services.recall.encode([changed])
+        if not self.services.records.replace(Entry(changed, encoding), agent=self.scope if by_agent else None):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         return replace(changed, version=record.version + 1)
 
     def check_agent(self) -> None:
         """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
-        self.parts.check_agent(self.scope)
+        self.services.check_agent(self.scope)
 
     def supplant(self, record: Record, content: str, metadata: dict[str, Any], origin: dict[str, Any]) -> Record:
         """Let a record say something else in all of it. One in cold storage comes back with that, and its age counts
@@ -154,10 +154,10 @@ class DurableRecords:
         """
         if record.pack is None:
             return self.change(record, content=content, metadata=metadata, **origin)
-        now = self.parts.now()
+        now = self.services.now()
         changed = replace(record, content=content, metadata=metadata, **origin, updated_at=now)
-        check_content(changed.content, max_bytes=self.parts.max_content_bytes)
-        (encoding,) = self.parts.recall.encode([changed])
+        check_content(changed.content, max_bytes=self.services.max_content_bytes)
+        (encoding,) = self.services.recall.encode([changed])
         back = Move(
             record.id,
             record.version,
@@ -168,7 +168,7 @@ class DurableRecords:
             aged_from=now,
             keeping=Keeping(changed.content, None, changed.metadata, encoding, None),
         )
-        if not self.parts.records.replace(Entry(changed, encoding), back=back, agent=self.scope):
+        if not self.services.records.replace(Entry(changed, encoding), back=back, agent=self.scope):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         self._tidy(record.pack, now)
         return changed
@@ -177,9 +177,9 @@ class DurableRecords:
         """Move a live record into the recycle bin."""
         for _ in range(_TRIES):
             record = self.read(record_id)
-            now = self.parts.now()
+            now = self.services.now()
             move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
-            (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now, agent=self.scope)
+            (outcome,) = self.services.records.transition(self.scope.subject, [move], now=now, agent=self.scope)
             if outcome is Outcome.DONE:
                 return record
             if outcome is Outcome.HELD:
@@ -198,12 +198,12 @@ class DurableRecords:
             self.check_agent()
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
-        now = self.parts.now()
+        now = self.services.now()
         move = restore_move(record, now)
         agent = None if own else self.scope
-        (outcome,) = self.parts.records.transition(self.scope.subject, [move], now=now, agent=agent)
+        (outcome,) = self.services.records.transition(self.scope.subject, [move], now=now, agent=agent)
         if outcome is not Outcome.DONE:
-            raise restore_error(record, outcome, self.parts.registry, now)
+            raise restore_error(record, outcome, self.services.registry, now)
         return replace(record, state=move.target)
 
     def rehydrate(self, record: Record) -> Record:
@@ -216,24 +216,24 @@ class DurableRecords:
             raise ConflictError(
                 f"memory {record.id} is {record.state}, not in cold storage; there is nothing to bring back"
             )
-        now = self.parts.now()
-        back = self.parts.archives.rehydrate(record, now=now)
+        now = self.services.now()
+        back = self.services.archives.rehydrate(record, now=now)
         self._tidy(record.pack, now)
         return back
 
     def _tidy(self, pack: int, now: int) -> None:
         """Take what has left a pack out of it, unless another is at work there; the next sweep does it then."""
-        with self.parts.leadership.held() as lease:
+        with self.services.leadership.held() as lease:
             if lease is not None:
-                self.parts.archives.tidy(pack, now=now, lease=lease)
+                self.services.archives.tidy(pack, now=now, lease=lease)
 
     def search(self, name: MemoryType, query: Query, options: SearchOptions) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""
         kind = TYPES[name]
         pairs: list[tuple[Record, Hit]] = []
         for _ in range(3):  # a match deleted between ranking and reading would leave its place empty: rank again
-            hits = self.parts.recall.rank(self.scope, kind, query, options)
-            records = self.parts.records.fetch(self.scope.subject, [hit.id for hit in hits], now=options.now)
+            hits = self.services.recall.rank(self.scope, kind, query, options)
+            records = self.services.records.fetch(self.scope.subject, [hit.id for hit in hits], now=options.now)
             pairs = [(records[hit.id], hit) for hit in hits if hit.id in records]
             if len(pairs) == len(hits):
                 break
@@ -253,11 +253,11 @@ class DurableRecords:
         Fewer than ``limit`` means that there are no more.
         """
         found: list[Record] = []
-        now = self.parts.now()
+        now = self.services.now()
         while True:  # what is deleted between choosing and reading leaves no gap: others are chosen in its place
             options = SearchOptions(limit - len(found), now, where, include_archived, before=before)
-            ids = self.parts.recall.list_newest(self.scope, TYPES[name], options)
-            found += self.parts.records.fetch(self.scope.subject, ids, now=now).values()
+            ids = self.services.recall.list_newest(self.scope, TYPES[name], options)
+            found += self.services.records.fetch(self.scope.subject, ids, now=now).values()
             if len(ids) < options.top_k or len(found) >= limit:
                 return found
             before = ids[-1]
@@ -327,16 +327,16 @@ def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) 
     return sorted(chosen, key=order)
 
 
-def clear_kind(parts: Services, subject: Subject, name: MemoryType) -> Cleared:
+def clear_kind(services: Services, subject: Subject, name: MemoryType) -> Cleared:
     """Send all of a user's memories of a durable kind to the recycle bin; how many went, and how many holds kept."""
     return clear(
-        parts.records,
+        services.records,
         subject,
         name,
         reason="deleted by the user, with all of its kind",
         cause=Cause.USER,
-        now=parts.now(),
-        whose=parts.pseudonym(subject),
+        now=services.now(),
+        whose=services.pseudonym(subject),
     )
 
 

@@ -35,8 +35,8 @@ class WindowChange(NamedTuple):
 class ShortTerm:
     """``memory.short_term``: the session's messages."""
 
-    def __init__(self, parts: Services, scope: Scope) -> None:
-        self._parts = parts
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
         self._scope = scope
 
     def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
@@ -49,23 +49,23 @@ class ShortTerm:
             raise InvalidContentError(f"contents must be a list of texts, not {quote(contents)}")
         check_id(role, "role")
         self._scope.check_one()
-        now = self._parts.now()
+        now = self._services.now()
         kept = check_metadata(metadata)
-        checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
+        checked = [check_content(content, max_bytes=self._services.max_content_bytes) for content in contents]
         if not checked:
             return WindowChange([], len(self.messages()), 0)
         ids, said_at = self._name(now, len(checked))
         messages = [Message(i, role, content, said_at, kept) for i, content in zip(ids, checked, strict=True)]
-        ttl = short_term_life(self._parts.rules.life(_KIND.name.value, self._scope))
+        ttl = short_term_life(self._services.rules.life(_KIND.name.value, self._scope))
         most = _KIND.max_memories
-        appended = self._parts.history.append(self._scope, messages, now=now, summarize=roll)
+        appended = self._services.history.append(self._scope, messages, now=now, summarize=roll)
         try:
-            held = self._parts.short_term.append(
+            held = self._services.short_term.append(
                 self._scope, messages, ttl=ttl, now=now, most=most, session=appended.session
             )
         except HoldfastError:
             with suppress(HoldfastError):  # what is away now may be the history too
-                self._parts.history.take_back(self._scope, appended, ids, summarize=roll)
+                self._services.history.take_back(self._scope, appended, ids, summarize=roll)
             raise
         return WindowChange(ids, min(held, most), max(0, held - most))
 
@@ -73,17 +73,17 @@ class ShortTerm:
         """Ids for new messages, and when they were said. Where the window is outside of the database, and the request
         must be done once, they are the same whenever it is carried out: so the window holds each message once.
         """
-        request = begin_steps() if self._parts.short_term.is_outside else None
+        request = begin_steps() if self._services.short_term.is_outside else None
         if request is None:
-            return self._parts.new_ids(now, count), now
+            return self._services.new_ids(now, count), now
         request.join_rest()  # the history's part is committed last, with the reply
         return request.new_ids(count), request.began_at
 
     def messages(self) -> list[Message]:
         """The last messages of the session (at most 1,000); none once they have expired, or the session has gone."""
-        now = self._parts.now()
-        session = self._parts.history.find(self._scope, now=now)
-        return [] if session is None else self._parts.short_term.window(self._scope, now=now, session=session.id)
+        now = self._services.now()
+        session = self._services.history.find(self._scope, now=now)
+        return [] if session is None else self._services.short_term.window(self._scope, now=now, session=session.id)
 
     def get_conversation_history(self) -> list[MessageResult]:
         """The last 1,000 messages of the session in their order; empty once its time has passed since the last one, and
@@ -93,11 +93,11 @@ class ShortTerm:
 
     def get_ttl(self) -> int | None:
         """Whole seconds until the session expires, rounded up; ``None`` if it holds nothing."""
-        now = self._parts.now()
-        session = self._parts.history.find(self._scope, now=now)
+        now = self._services.now()
+        session = self._services.history.find(self._scope, now=now)
         if session is None:
             return None
-        expires = self._parts.short_term.expires_at(self._scope, now=now, session=session.id)
+        expires = self._services.short_term.expires_at(self._scope, now=now, session=session.id)
         if expires is None:
             return None
         return -((now - min(expires, session.hidden_from or expires)) // SECOND)
@@ -106,12 +106,12 @@ class ShortTerm:
         """Take a message out of the session for good, and send it to the recycle bin of the conversation history;
         whether it was there. ``HeldError``, changing nothing, if a hold keeps it.
         """
-        self._parts.check_agent(self._scope)
+        self._services.check_agent(self._scope)
         if not is_id(message_id):
             return False
-        kept = self._parts.history.remove(self._scope, [message_id], now=self._parts.now(), summarize=roll)
-        self._parts.recall.drop(self._scope, _KIND)
-        return self._parts.short_term.remove(self._scope, [message_id]) + kept > 0
+        kept = self._services.history.remove(self._scope, [message_id], now=self._services.now(), summarize=roll)
+        self._services.recall.drop(self._scope, _KIND)
+        return self._services.short_term.remove(self._scope, [message_id]) + kept > 0
 
     def get_full_history(self, limit: int | None = None, *, before: str | None = None) -> list[MessageResult]:
         """The whole conversation, expired messages included; with ``limit``, the last ones; with ``before`` (the id of
@@ -121,5 +121,5 @@ class ShortTerm:
             check_count(limit, "limit", most=10**9)
         if before is not None and not is_id(before):
             raise InvalidInputError(f"before must be the id of a message, not {quote(before)}")
-        found = self._parts.history.messages(self._scope, now=self._parts.now(), limit=limit, before=before)
+        found = self._services.history.messages(self._scope, now=self._services.now(), limit=limit, before=before)
         return [message_to_dict(message) for message in found]

@@ -86,19 +86,19 @@ class Structured:
         if record is None:
             return None
         if record.pack is not None:  # looked up by its key, it is read where it lies, and stays there
-            whole = self._records.parts.archives.read(record)
+            whole = self._records.services.archives.read(record)
             return whole.document["metadata"]["document"]  # type: ignore[no-any-return]
         return record.metadata["document"]  # type: ignore[no-any-return]
 
     def delete_user_data(self, user_id: str) -> int:
         """Send all of a user's documents to the recycle bin; how many."""
         subject = Subject.checked(self._records.scope.tenant, user_id)
-        return counted(clear_kind(self._records.parts, subject, _STRUCTURED), user_id)
+        return counted(clear_kind(self._records.services, subject, _STRUCTURED), user_id)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's documents, whole, in whatever state they are."""
-        parts = self._records.parts
-        return parts.exports.of_kind(self._records.scope.tenant, user_id, _STRUCTURED)
+        services = self._records.services
+        return services.exports.of_kind(self._records.scope.tenant, user_id, _STRUCTURED)
 
     def find(
         self,
@@ -123,7 +123,7 @@ class Structured:
         if order_by is not None:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
-        now = self._records.parts.now()
+        now = self._records.services.now()
         return [_document_result(record, now) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
@@ -152,12 +152,12 @@ class Structured:
                 ) from None
         if not isinstance(document, Mapping) or not document:
             raise InvalidContentError(f"structured memory takes a JSON object with fields, not {quote(document)}")
-        given = check_metadata(metadata, max_bytes=2 * self._records.parts.max_content_bytes)
+        given = check_metadata(metadata, max_bytes=2 * self._records.services.max_content_bytes)
         collection = check_id(given.get("collection") or "default", "collection")
         key = None if given.get("key") is None else check_id(given["key"], "key")
         text = dump_json(document, InvalidContentError, "the document")
         self._check_schema(collection, document)
-        most = self._records.parts.max_content_bytes
+        most = self._records.services.max_content_bytes
         if len(text.encode("utf-8", "replace")) > most:
             raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
         kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked

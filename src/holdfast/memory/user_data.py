@@ -20,8 +20,8 @@ MemoryKind = MemoryType | str
 class UserData:
     """The verbs of a memory that concern all of a user, or of a kind."""
 
-    def __init__(self, parts: Services, scope: Scope) -> None:
-        self._parts = parts
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
         self._scope = scope
 
     def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
@@ -39,7 +39,7 @@ class UserData:
         _log.info(
             "deleted %d memories of user %s (%s); holds kept %d",
             total.moved,
-            self._parts.pseudonym(subject),
+            self._services.pseudonym(subject),
             "all kinds" if memory_type is None else kinds[0].name,
             total.held,
         )
@@ -49,14 +49,14 @@ class UserData:
         """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by
         kind, and beside them conversations, facts, rules, holds and what the audit chain says.
         """
-        return self._parts.exports.export(self._scope.tenant, user_id)
+        return self._services.exports.export(self._scope.tenant, user_id)
 
     def export_kind(self, user_id: str, memory_type: MemoryKind) -> list[dict[str, Any]]:
         """All of a user's memories of a durable kind, whole, in whatever state, whichever agent they are with."""
         kind = kind_of(memory_type)
         if not kind.durable:
             raise refuse_kind(kind, "exported by itself", "use gdpr_export_user_data")
-        return self._parts.exports.of_kind(self._scope.tenant, user_id, kind.name)
+        return self._services.exports.of_kind(self._scope.tenant, user_id, kind.name)
 
     def gdpr_delete_user_data(self, user_id: str) -> dict[str, int]:
         """Erase a user: everything of all kinds, with all agents, in every place, past the recycle bin, for good.
@@ -65,7 +65,7 @@ class UserData:
         of each place, and the certificate, is in the answer of ``holdfast.erase_user``.
         """
         subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
-        return dict(self._parts.erase(subject).kinds)
+        return dict(self._services.erase(subject).kinds)
 
     def archive_due(self, memory_type: MemoryKind) -> int:
         """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
@@ -74,23 +74,23 @@ class UserData:
             raise refuse_kind(kind, "archived", "it is kept as it is")
         subject = None if self._scope.user_id == ALL else self._scope.subject
         extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
-        sweeper = self._parts.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
-        leadership = self._parts.leadership
+        sweeper = self._services.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
+        leadership = self._services.leadership
         with leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
-            now = self._parts.now()
-            upto = self._parts.trust.note(now).until(now)
+            now = self._services.now()
+            upto = self._services.trust.note(now).until(now)
             report = sweeper.apply(now, extent, upto=upto, lease=lambda: leadership.lease, note=_log_archived)
         _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
         return report.counts["archive"]
 
     def _clear(self, subject: Subject, kind: Kind) -> Cleared:
         if kind.name is MemoryType.WORKING:
-            return Cleared(self._parts.working.clear_user(subject), 0)
+            return Cleared(self._services.working.clear_user(subject), 0)
         if kind.name is MemoryType.SHORT_TERM:
-            return clear_conversations(self._parts.history, subject, now=self._parts.now())
-        return clear_kind(self._parts, subject, kind.name)
+            return clear_conversations(self._services.history, subject, now=self._services.now())
+        return clear_kind(self._services, subject, kind.name)
 
 
 def _log_archived(decision: Decision) -> None:

@@ -14,8 +14,8 @@ from holdfast.ports.access import begin_steps
 class Working:
     """``memory.working``: the task's notes."""
 
-    def __init__(self, parts: Services, scope: Scope) -> None:
-        self._parts = parts
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
         self._scope = scope
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
@@ -27,34 +27,34 @@ class Working:
     ) -> tuple[list[str], Usage, int]:
         """Note some contents, all or none; their ids, what is there then, and how many old ones went."""
         self._scope.check_one()
-        now = self._parts.now()
-        checked = [check_content(content, max_bytes=self._parts.max_content_bytes) for content in contents]
-        ids = self._parts.new_ids(now, len(checked))
+        now = self._services.now()
+        checked = [check_content(content, max_bytes=self._services.max_content_bytes) for content in contents]
+        ids = self._services.new_ids(now, len(checked))
         kept = check_metadata(metadata)
         begin_steps()  # no transaction undoes a note
         items = [Message(item_id, "note", content, now, kept) for item_id, content in zip(ids, checked, strict=True)]
-        usage, pruned = self._parts.working.put(self._scope, items, prune=prune)
+        usage, pruned = self._services.working.put(self._scope, items, prune=prune)
         return ids, usage, pruned
 
     def items(self) -> list[Message]:
         """Everything noted during this task, oldest first."""
-        self._parts.check()
-        return self._parts.working.items(self._scope)
+        self._services.check()
+        return self._services.working.items(self._scope)
 
     def get(self, item_id: str) -> Message | None:
         """One note."""
-        return self._parts.working.get(self._scope, item_id) if isinstance(item_id, str) else None
+        return self._services.working.get(self._scope, item_id) if isinstance(item_id, str) else None
 
     def update(self, item: Message) -> bool:
         """Change a note; whether it was there."""
-        return self._parts.working.replace(self._scope, item)
+        return self._services.working.replace(self._scope, item)
 
     def delete(self, item_id: str) -> bool:
         """Drop a note; whether it was there."""
-        return isinstance(item_id, str) and self._parts.working.remove(self._scope, item_id)
+        return isinstance(item_id, str) and self._services.working.remove(self._scope, item_id)
 
     def clear(self) -> int:
         """Drop every note; how many there were."""
-        dropped = self._parts.working.clear(self._scope)
-        self._parts.recall.drop(self._scope, TYPES[MemoryType.WORKING])
+        dropped = self._services.working.clear(self._scope)
+        self._services.recall.drop(self._scope, TYPES[MemoryType.WORKING])
         return dropped

@@ -89,7 +89,7 @@ def test_files_that_are_nobodys_stay_and_what_was_cut_short_goes(small: Holdfast
     }
     for name, data in strange.items():
         store.put(name, data)
-    unfinished = name_backup(small.parts.new_id(1), 1)
+    unfinished = name_backup(small.services.new_id(1), 1)
     store.put(f"{SEGMENTS}{unfinished}-1", b"of a backup without a manifest")
     store.put(f"backups/{unfinished}/index", b"of a backup without a manifest")
 

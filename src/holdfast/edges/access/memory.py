@@ -213,7 +213,7 @@ class BoundedMemory(MemoryManager):
     def restore(self, memory_id: str) -> RestoreResult:
         record = self._records.find(memory_id)
         if self._by_agent and record is not None and record.bundle == record.id:
-            for one in read_bundle(self._parts.records, self._scope.tenant, record.id):
+            for one in read_bundle(self._services.records, self._scope.tenant, record.id):
                 if one.scope.subject == self._scope.subject and not self._bounds.has(one.kind, one.scope.agent_id):
                     raise ForbiddenError(
                         f"other agents' own memories went to the recycle bin with memory {memory_id}, and the key is "
@@ -225,10 +225,10 @@ class BoundedMemory(MemoryManager):
         if not self._by_agent:
             return super().explain(memory_id)
         unknown = NotFoundError(f"no memory {quote(memory_id)} for user {self.user_id!r}")
-        record = self._parts.records.get(self._scope.subject, memory_id) if is_id(memory_id) else None
+        record = self._services.records.get(self._scope.subject, memory_id) if is_id(memory_id) else None
         if record is not None and not self._records.selects(record):
             raise unknown
-        turn = self._parts.history.find_message(self._scope.subject, memory_id) if record is None else None
+        turn = self._services.history.find_message(self._scope.subject, memory_id) if record is None else None
         if turn is not None and turn.session.agent_id != self.agent_id:
             raise unknown
         try:

@@ -143,7 +143,7 @@ class Call:
 
     def explain_wait(self) -> ClockError | None:
         """Why what is past its time waits in the recycle bin; ``None`` where the store believes the clock."""
-        belief = self.engine.trust.look(self.engine.parts.now())
+        belief = self.engine.trust.look(self.engine.services.now())
         words = "its time in the recycle bin is over by this clock alone, so that it waits there"
         return None if belief.is_whole else ClockError(f"{words}: {belief.explain()}")
 

@@ -130,7 +130,7 @@ def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
         raise InvalidInputError("give at or days_ahead, not both")
     at = asked.at
     if asked.days_ahead is not None:
-        at = (holdfast.parts.clock() + timedelta(days=asked.days_ahead)).isoformat()
+        at = (holdfast.services.clock() + timedelta(days=asked.days_ahead)).isoformat()
     plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
     assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
     return plan.to_dict(asked.samples)

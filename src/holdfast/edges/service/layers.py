@@ -181,7 +181,7 @@ def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable
         return None
 
     def short_term() -> str | None:
-        holdfast.parts.short_term.expires_at(_NOBODY, now=0)
+        holdfast.services.short_term.expires_at(_NOBODY, now=0)
         return None
 
     parts = {"service": Part(lambda: "the service is stopping" if stopping() else None), "store": Part(store)}

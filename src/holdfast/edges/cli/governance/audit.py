@@ -55,7 +55,7 @@ def verify(call: Call) -> Any:
 
     Ends with exit code 3 if something is wrong, and says what.
     """
-    with call.progress("verifying", call.engine.parts.audit.sizes().entries) as advance:
+    with call.progress("verifying", call.engine.services.audit.sizes().entries) as advance:
         verdict = call.engine.audit.verify(advance)
     said = {
         "ok": verdict.ok,

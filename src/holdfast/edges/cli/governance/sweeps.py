@@ -49,7 +49,7 @@ def sweep(
     """
     if dry_run and digest is not None:
         raise InvalidInputError("--digest carries a plan out; leave --dry-run out, or make a new plan without --digest")
-    moment = None if at is None else read_moment(at, now=call.engine.parts.clock())
+    moment = None if at is None else read_moment(at, now=call.engine.services.clock())
     if dry_run:
         return Output(_plan(call, moment, confirm=confirm), _show_plan)
     return Output(_carry_out(call, moment, digest, confirm=confirm), _show_report)
@@ -62,7 +62,7 @@ def _plan(call: Call, at: datetime | str | None, *, confirm: bool) -> dict[str, 
     # Only the first few decisions are read: a plan may have millions of them.
     samples = [decision_to_dict(decision) for decision in islice(plan.decisions, _SAMPLES)]
     apply = None
-    if plan.at <= call.engine.parts.now():
+    if plan.at <= call.engine.services.now():
         words = ["holdfast", "sweep", "--digest", plan.digest, *(["--confirm"] if confirm else []), *call.place]
         apply = shlex.join(words)
     return {**plan.to_dict(samples=0), "samples": samples, "apply": apply}

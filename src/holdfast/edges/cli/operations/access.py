@@ -82,7 +82,7 @@ def create_key(
     another agent's own.
     """
     whose = _tenant_of(tenant, operator=operator)
-    ends = None if expires is None else read_moment(expires, now=call.engine.parts.clock())
+    ends = None if expires is None else read_moment(expires, now=call.engine.services.clock())
     key, secret = call.engine.access.create(
         name, rights=right, tenant=whose, users=user or None, agents=agent or None, expires_at=ends
     )
@@ -113,7 +113,7 @@ def list_keys(
 ) -> Any:
     """List API keys, of a tenant or of all, oldest first; those that were revoked too. Secrets are not known."""
     wanted = None if tenant is None and not operator else _tenant_of(tenant, operator=operator)
-    keys, now = call.engine.access.list(wanted), call.engine.parts.now()
+    keys, now = call.engine.access.list(wanted), call.engine.services.now()
     ids = "".join(f"{key.id}\n" for key in keys if key.is_valid(now))
     value = [{**key.as_dict(), "valid": key.is_valid(now)} for key in keys]
     return Output(value, text=ids if quiet else None)

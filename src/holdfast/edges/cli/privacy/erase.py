@@ -74,7 +74,7 @@ def _look(call: Call, user: str) -> dict[str, Any]:
     subject = Subject(engine.tenant, user)
     engine.eraser.check(subject)  # what would be refused is not asked about
     kinds = {kind.value: engine.quotas.get(kind, user).memories for kind in DURABLE}
-    total = engine.parts.reader.size(subject)
+    total = engine.services.reader.size(subject)
     return {"user_id": user, "memories": kinds, "memories_and_messages": max(total, sum(kinds.values()))}
 
 

@@ -55,7 +55,7 @@ def export(
         raise InvalidInputError("--to - writes the ZIP to stdout, where --json would write too; leave one of them out")
     if to == STDIO and sys.stdout.isatty():
         raise InvalidInputError("a ZIP is nothing for a terminal; write it to a file, or into a pipe: --to - > FILE")
-    total = call.engine.parts.exports.size(call.tenant, user) if call.is_watched else 0
+    total = call.engine.services.exports.size(call.tenant, user) if call.is_watched else 0
     target: Any = sys.stdout.buffer if to == STDIO else to or f"export-{_UNSAFE.sub('_', user)}.zip"
     with call.progress("exporting", total) as advance:
         if call.as_json and to is None:
