@@ -96,7 +96,7 @@ def transactions(holdfast: Holdfast) -> Iterator[list[float]]:
 
 @contextmanager
 def courteous() -> Iterator[None]:
-    """As the process that sweeps or backs up is in earnest: it lets others go first (lifecycle/courtesy.py)."""
+    """As the process that sweeps or backs up is in earnest: it lets others go first (`lower_priority`)."""
     os.setpriority(os.PRIO_PROCESS, 0, 10)
     try:
         yield

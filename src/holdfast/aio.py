@@ -19,7 +19,7 @@ from holdfast import engine
 from holdfast.backups.service import Backups
 from holdfast.core.times import Clock
 from holdfast.lifecycle.audit import Audit
-from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.quotas import Quotas

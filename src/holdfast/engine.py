@@ -20,9 +20,9 @@ from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.times import Clock, iso
+from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition
-from holdfast.lifecycle.provenance import Sources
 from holdfast.lifecycle.quotas import Quotas
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory

@@ -31,7 +31,7 @@ from holdfast.core.records import MemoryType, Subject
 from holdfast.core.times import Belief, Clock, moment
 from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.clock import ClockTrust
-from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.previews import Previews
 from holdfast.lifecycle.recycle_bin import Recycle
@@ -40,7 +40,7 @@ from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
 from holdfast.lifecycle.schedule.schedule import Schedule, take_back
 from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
-from holdfast.lifecycle.sweeping.purge import Purge
+from holdfast.lifecycle.sweeping.sweep import Purge
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
 from holdfast.memory.working_store import WorkingStore

@@ -26,7 +26,7 @@ def add(engine: Engine, who: Person, content: str = "User enjoys skiing", **fiel
 
 
 def ids(found: list[Written]) -> list[str]:
-    return [written.standing.id for written in found]
+    return [written.facts.id for written in found]
 
 
 def of_source(engine: Engine, who: Person, source: str, *, everyone: bool = False, page: int = 2) -> list[Written]:
@@ -63,7 +63,7 @@ def test_what_was_derived_from_any_of_several_is_found_once_each(engine: Engine,
     found = engine.provenance.derived(me.subject, [one, two, two])
 
     assert ids(found) == [first.id, second.id]
-    assert [(one.source, one.standing.kind) for one in found] == [("agent:agent", "long_term"), (CRM, "persona")]
+    assert [(one.source, one.facts.kind) for one in found] == [("agent:agent", "long_term"), (CRM, "persona")]
     assert engine.provenance.derived(me.subject, []) == []
     assert engine.provenance.derived(me.other("nobody").subject, [one]) == []
 
@@ -79,7 +79,7 @@ def test_what_was_derived_is_found_in_every_state_and_goes_with_its_record(
     gone = state is State.DELETED
     assert ids(engine.provenance.derived(me.subject, [source_id])) == ([] if gone else [record.id])
     found = of_source(engine, me, CRM)
-    assert [written.standing.state for written in found] == ([] if gone else [state])
+    assert [written.facts.state for written in found] == ([] if gone else [state])
 
 
 def test_many_that_go_at_once_leave_nothing(engine: Engine, me: Person) -> None:
@@ -130,7 +130,7 @@ def test_what_a_source_wrote_is_read_in_pages_each_users_together(engine: Engine
     assert ids(of_source(engine, me, CRM)) == made[me]
     everyone = of_source(engine, me, CRM, everyone=True)
     assert len(everyone) == 9
-    subjects = [written.standing.subject for written in everyone]
+    subjects = [written.facts.subject for written in everyone]
     assert len([1 for one, other in pairwise(subjects) if one != other]) == 2
     assert {written.source for written in everyone} == {CRM}
     assert of_source(engine, me, "import:CRM") == []

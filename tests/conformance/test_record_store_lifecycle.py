@@ -129,7 +129,7 @@ def test_what_was_claimed_stays_where_a_sweep_looks_for_it(engine: Engine, me: P
     engine.records.transition(me.subject, [move(before, State.DELETING, purge_at=None)], now=NOW + BIN)
 
     page = engine.dues.binned(me.tenant, NOW + BIN, limit=9, tags=False)
-    assert [(standing.id, standing.state) for standing in page.standings] == [(record.id, State.DELETING)]
+    assert [(standing.id, standing.state) for standing in page.records] == [(record.id, State.DELETING)]
 
 
 @pytest.mark.parametrize("source", [State.RECYCLED, State.DELETING])

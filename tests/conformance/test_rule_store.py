@@ -90,7 +90,7 @@ def due_times(engine: Engine, who: Person, record: Record) -> tuple[int | None, 
 def _in_window(engine: Engine, profile: Any, record_id: str, now: int, target: State) -> bool:
     found = [window for window in windows(profile.life, State.ACTIVE, now) if window.target is target]
     pages = [engine.dues.due(profile, State.ACTIVE, window, limit=9_999, tags=False) for window in found]
-    return any(standing.id == record_id for page in pages for standing in page.standings)
+    return any(standing.id == record_id for page in pages for standing in page.records)
 
 
 # --- the defaults -------------------------------------------------------------------------------------------------

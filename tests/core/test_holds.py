@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.holds import Held, Hold, is_tagged, standing
+from holdfast.core.holds import Held, Hold, find_hold, is_tagged
 
 Names = st.sampled_from(["a", "b", "ab"])
 Tags = st.sampled_from(["case=7", "legal", "open=true"])
@@ -44,7 +44,7 @@ def test_a_released_hold_covers_nothing(hold: Hold, thing: Held) -> None:
 
 @given(st.lists(Holds, max_size=5), Things)
 def test_the_first_hold_that_covers_something_stands_for_all(holds: list[Hold], thing: Held) -> None:
-    found = standing(thing, holds)
+    found = find_hold(thing, holds)
     covering = [hold for hold in holds if hold.covers(thing)]
     assert found is (covering[0] if covering else None)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.core.domains import normalize
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.domains.state import DomainStates, Policies, change_policy
+from holdfast.lifecycle.domains import DomainStates, Policies, change_policy
 from holdfast.storage.objects import open_objects
 
 #: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.

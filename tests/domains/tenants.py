@@ -6,7 +6,7 @@ from itertools import count
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains import Domains
 
 
 class Tenants:

@@ -18,7 +18,7 @@ from domains.tenants import Tenants
 from effort import soak, times
 from holdfast import ConfirmationNeededError, ConflictError, Holdfast, MemoryManager
 from holdfast.core.domains import DEFAULT_POLICY, normalize
-from holdfast.lifecycle.domains.rules import wanted_by
+from holdfast.lifecycle.domains import wanted_by
 from holdfast.lifecycle.sweeping.plan import Plan
 from holdfast.memory.services import Services
 from holdfast.results import RuleResult

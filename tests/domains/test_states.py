@@ -21,8 +21,7 @@ from effort import times
 from holdfast import Holdfast
 from holdfast.core.domains import DEFAULT_POLICY, DOMAINS, normalize
 from holdfast.core.errors import InvalidInputError, ObjectDamagedError, StoreFullError, StoreTooNewError
-from holdfast.lifecycle.domains.domains import Domains
-from holdfast.lifecycle.domains.state import UNSET, DomainStates
+from holdfast.lifecycle.domains import UNSET, Domains, DomainStates
 from holdfast.storage.objects.local import LocalObjects
 
 some = settings(max_examples=times(15))

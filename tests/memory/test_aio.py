@@ -11,7 +11,7 @@ import pytest
 from holdfast import QuotaExceededError, aio, engine
 from holdfast.backups.service import Backups
 from holdfast.lifecycle.audit import Audit
-from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.quotas import Quotas

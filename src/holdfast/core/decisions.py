@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.holds import Held, Hold, find_hold
 from holdfast.core.records import LIVE, TYPES, Archive, MemoryType, State, Subject
 from holdfast.core.rules import BIN, HISTORY, Life
 from holdfast.core.times import describe_duration, iso
@@ -97,7 +97,7 @@ def decide(record: RecordFacts, life: Life, holds: Iterable[Hold], now: int) -> 
     due = next_move(record, life, now)
     if due is None or due.due_at > now:
         return None
-    if record.state is not State.DELETING and standing(record.thing, holds) is not None:
+    if record.state is not State.DELETING and find_hold(record.thing, holds) is not None:
         return None
     return due
 

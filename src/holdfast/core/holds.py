@@ -97,6 +97,6 @@ def is_tagged(metadata: Mapping[str, Any], tag: str) -> bool:
     return tag == tags or (isinstance(tags, list) and tag in tags)
 
 
-def standing(thing: Held, holds: Iterable[Hold]) -> Hold | None:
+def find_hold(thing: Held, holds: Iterable[Hold]) -> Hold | None:
     """The first hold that covers something."""
     return next((hold for hold in holds if hold.covers(thing)), None)

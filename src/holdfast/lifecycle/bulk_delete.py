@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.content import check_source
 from holdfast.core.decisions import RecordFacts, Window
 from holdfast.core.errors import HeldError
-from holdfast.core.records import TYPES, Cause, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.holds import Hold, find_hold
+from holdfast.core.records import LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
-from holdfast.core.times import describe_duration
+from holdfast.core.times import describe_duration, iso
+from holdfast.lifecycle.explanation import record_facts
+from holdfast.ports.access import begin_steps
 from holdfast.ports.conversations import History
-from holdfast.ports.records import RecordStore
+from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.rules import DueReader
+from holdfast.ports.stores import Stores
+from holdfast.results import ForgetResult
 
-_log = logging.getLogger("holdfast.clearing")
+_log = logging.getLogger("holdfast.bulk_delete")
 _BATCH: Final = 500
 
 
@@ -100,12 +108,12 @@ def clear_aged(
                     profile, state, Window(State.RECYCLED, None, now - age), **after, limit=_BATCH, tags=False
                 )
                 wanted = [
-                    s for s in page.standings if subject in (None, s.subject) and agent_id in (None, s.thing.agent_id)
+                    s for s in page.records if subject in (None, s.subject) and agent_id in (None, s.thing.agent_id)
                 ]
                 outcomes = _recycle(records, wanted, reason, now)
                 moved += outcomes[Outcome.DONE]
                 held += outcomes[Outcome.HELD]
-                if len(page.standings) < _BATCH:
+                if len(page.records) < _BATCH:
                     break
                 after = {"after": page.last}
     _log.info("cleaned up %d %s memories, %d were on hold", moved, kind, held)
@@ -129,3 +137,181 @@ def _pages(records: RecordStore, subject: Subject, kind: MemoryType) -> Iterator
             yield some
         if len(some) < _BATCH:
             return
+
+
+#: What another writer changes meanwhile is read again and tried anew, this often.
+_TRIES: Final = 8
+
+
+def descendants(store: ProvenanceStore, subject: Subject, ids: Sequence[str]) -> list[Written]:
+    """All that was derived from these, and from that in turn, nearest first and each once, in whatever state; without
+    these themselves. Records that were derived from each other do no harm.
+    """
+    seen = set(ids)
+    found: list[Written] = []
+    frontier = list(ids)
+    while frontier:
+        some, frontier = frontier[:_BATCH], frontier[_BATCH:]
+        for written in store.derived(subject, some):
+            if written.facts.id not in seen:
+                seen.add(written.facts.id)
+                found.append(written)
+                frontier.append(written.facts.id)
+    return found
+
+
+def recycle_together(
+    records: RecordStore,
+    subject: Subject,
+    standings: Sequence[RecordFacts],
+    *,
+    reason: str,
+    cause: Cause,
+    bundle: str,
+    now: int,
+    agent: Scope | None = None,
+) -> dict[str, Outcome]:
+    """Move live records into the recycle bin, from where they can be brought back together; what became of each.
+
+    They go in one transaction; only what another writer changed at that moment goes in another. ``AgentRemovedError``
+    if the ``agent`` that does it is in the recycle bin.
+    """
+    outcomes: dict[str, Outcome] = {}
+    left = list(standings)
+    for _ in range(_TRIES):
+        moves = [_recycle_move(one, reason, cause, bundle, now) for one in left]
+        answers = records.transition(subject, moves, now=now, agent=agent) if moves else []
+        outcomes.update(zip((move.id for move in moves), answers, strict=True))
+        stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
+        if not stale:
+            break
+        again = records.entries(subject, stale).values()
+        left = [record_facts(record) for record, _ in again if record.state in LIVE]
+    return outcomes
+
+
+def _recycle_move(one: RecordFacts, reason: str, cause: Cause, bundle: str, now: int) -> Move:
+    return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
+
+
+def source_bundle(source: str) -> str:
+    """What everything that is forgotten with a source can be brought back by, however often it was asked for."""
+    return f"source:{source}"
+
+
+@dataclass(eq=False, repr=False)
+class Sources:
+    """Forgets what came from a source, of one user or of all of a tenant's."""
+
+    stores: Stores
+    tenant: str
+    now: Callable[[], int]
+    refresh: Callable[[Subject, list[str]], None]
+
+    def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
+        """Send all that a source wrote, and all that was derived from it, to the recycle bin; how much that was.
+
+        With ``dry_run``, how much it would be. What a hold covers stays; ``HeldError`` if that is all there is.
+        Cut short, it goes on when it is asked for again.
+        """
+        name = check_source(source)
+        subject = None if user_id is None else Subject.checked(self.tenant, user_id)
+        now = self.now()
+        if subject is None and not dry_run:
+            begin_steps()
+        holds = self.stores.holds.list(self.tenant) if dry_run else []
+        counts: Counter[str] = Counter()
+        kinds: Counter[str] = Counter()
+        users: set[str] = set()
+        for whose, what, some in self._find(name, subject):
+            outcomes = self._foresee(whose, some, holds) if dry_run else self._recycle(whose, some, name, what, now=now)
+            gone = [one for one in some if outcomes.get(one.id) is Outcome.DONE]
+            counts[what] += len(gone)
+            counts["held"] += sum(outcome is Outcome.HELD for outcome in outcomes.values())
+            kinds.update(one.kind for one in gone)
+            users.update({whose} if gone else ())
+        if not dry_run:
+            self._report(name, counts)
+        return {
+            "source": name,
+            "memories": counts["memories"],
+            "derived": counts["derived"],
+            "held": counts["held"],
+            "users": len(users),
+            "by_kind": {kind: kinds[kind] for kind in sorted(kinds)},
+            "bundle": source_bundle(name),
+            "purge_at": iso(now + BIN),
+            "dry_run": dry_run,
+        }
+
+    def _find(self, source: str, subject: Subject | None) -> Iterator[tuple[Subject, str, list[RecordFacts]]]:
+        """What is there of a source (``memories``) and ``derived`` from it, subject by subject, in batches.
+
+        What is in the bin is not forgotten once more, but what was derived from it is.
+        """
+        place = 0
+        whose, passed = "", set[str]()
+        while True:
+            page, place = self.stores.provenance.of_source(self.tenant, source, subject, after=place, limit=_BATCH)
+            for owner, theirs in groupby(page, key=lambda written: written.facts.subject):
+                roots = [written.facts for written in theirs]
+                whose, passed = (owner, passed) if owner == whose else (owner, set())
+                yield owner, "memories", [one for one in roots if one.state in LIVE]
+                derived = [
+                    written.facts
+                    for written in descendants(self.stores.provenance, owner, [one.id for one in roots])
+                    if written.source != source and written.facts.id not in passed
+                ]
+                passed.update(one.id for one in derived)
+                live = [one for one in derived if one.state in LIVE]
+                for start in range(0, len(live), _BATCH):
+                    yield owner, "derived", live[start : start + _BATCH]
+            if len(page) < _BATCH:
+                return
+
+    def _recycle(
+        self, subject: Subject, some: list[RecordFacts], source: str, what: str, *, now: int
+    ) -> dict[str, Outcome]:
+        reason = f"forgotten with its source {source}"
+        if what == "derived":
+            reason = f"forgotten: derived from what came from {source}"
+        outcomes: dict[str, Outcome] = {}
+        for state in LIVE:  # what is alike goes fast
+            alike = [one for one in some if one.state is state]
+            outcomes |= recycle_together(
+                self.stores.records,
+                subject,
+                alike,
+                reason=reason,
+                cause=Cause.SOURCE,
+                bundle=source_bundle(source),
+                now=now,
+            )
+        gone = [one.id for one in some if one.kind == MemoryType.ENTITY.value and outcomes.get(one.id) is Outcome.DONE]
+        if gone:
+            self.refresh(subject, gone)
+        return outcomes
+
+    def _foresee(self, subject: Subject, some: list[RecordFacts], holds: list[Hold]) -> dict[str, Outcome]:
+        """What would become of each, as far as holds go."""
+        if not holds:
+            return dict.fromkeys((one.id for one in some), Outcome.DONE)
+        entries = self.stores.records.entries(subject, [one.id for one in some])
+        return {
+            record_id: Outcome.DONE if find_hold(record_facts(record).thing, holds) is None else Outcome.HELD
+            for record_id, (record, _) in entries.items()
+        }
+
+    def _report(self, source: str, counts: Counter[str]) -> None:
+        gone = counts["memories"] + counts["derived"]
+        if counts["held"] and not gone:
+            raise HeldError(
+                f"{counts['held']:,} memories that came from {source!r} are on hold and nothing was forgotten; "
+                "see the holds with: holdfast hold list"
+            )
+        _log.info(
+            "%d memories of a source and %d derived from them went to the recycle bin, %d were on hold",
+            counts["memories"],
+            counts["derived"],
+            counts["held"],
+        )

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any, Final
 
 from holdfast.core.decisions import RecordFacts, Window, windows
-from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.holds import Held, Hold, find_hold
 from holdfast.core.records import State, Terms
 from holdfast.core.rules import HISTORY, Life, Rule, resolve, terms_to_dict
 from holdfast.core.times import iso
@@ -102,14 +102,14 @@ class Previews:
         whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
         if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
             for one in read_due(self.stores.dues, profile, state, window):
-                kept = standing(one.thing, holds) is not None
+                kept = find_hold(one.thing, holds) is not None
                 kept = kept or (whole and self.stores.history.hold_on(one.subject, one.id) is not None)
                 yield Share(one.thing, 1, one.size), kept
             return
         named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))
         if profile.number:
             for share in self.stores.dues.shares(self.tenant, profile, state, window, named):
-                yield share, standing(share.thing, holds) is not None
+                yield share, find_hold(share.thing, holds) is not None
 
 
 class _Outlook:
@@ -182,8 +182,8 @@ def read_due(dues: DueStore, profile: Profile, state: State, window: Window) -> 
     after: dict[str, tuple[int, int]] = {}
     while True:
         page = dues.due(profile, state, window, **after, limit=_PAGE, tags=True)
-        yield from page.standings
-        if len(page.standings) < _PAGE:
+        yield from page.records
+        if len(page.records) < _PAGE:
             return
         after = {"after": page.last}
 

@@ -259,7 +259,7 @@ def explain_turn(services: Services, turn: Turn) -> ExplainResult:
 def _live_derived(services: Services, subject: Subject, memory_id: str) -> list[str]:
     """What is live and says that it was derived from a memory or a message."""
     found = services.provenance.derived(subject, [memory_id])
-    return [written.standing.id for written in found if written.standing.state in LIVE]
+    return [written.facts.id for written in found if written.facts.state in LIVE]
 
 
 def explain_item(kind: Kind, item: Message, ttl: int | None) -> ExplainResult:

@@ -10,11 +10,11 @@ from holdfast.core.content import is_id
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
-from holdfast.core.holds import standing
+from holdfast.core.holds import find_hold
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
+from holdfast.lifecycle.bulk_delete import descendants, recycle_together
 from holdfast.lifecycle.explanation import record_facts
-from holdfast.lifecycle.provenance import descendants, recycle_together
-from holdfast.lifecycle.restore import read_bundle, restore_error, restore_move
+from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
 from holdfast.memory.records import DurableRecords, held_error
 from holdfast.ports.records import Written
 
@@ -46,7 +46,7 @@ class Lineage:
         if not is_id(source_id):
             return []
         found = descendants(self._services.provenance, self._subject, [source_id])
-        return [written.standing for written in found if written.standing.state in LIVE]
+        return [written.facts for written in found if written.facts.state in LIVE]
 
     def of_source(
         self,
@@ -59,8 +59,8 @@ class Lineage:
         before: str | None = None,
     ) -> list[Record]:
         """Records of a kind that a source wrote and that pass a filter, newest first (older than ``before``)."""
-        found = [one for one in self._written(name, source) if before is None or one.standing.id < before]
-        written = sorted(found, key=lambda one: one.standing.id, reverse=True)
+        found = [one for one in self._written(name, source) if before is None or one.facts.id < before]
+        written = sorted(found, key=lambda one: one.facts.id, reverse=True)
         now = self._services.now()
         chosen: list[Record] = []
         for start in range(0, len(written), _PAGE):
@@ -79,13 +79,13 @@ class Lineage:
         place, store = 0, self._services.provenance
         while True:
             some, place = store.of_source(self._records.scope.tenant, source, self._subject, after=place, limit=_PAGE)
-            found += [one for one in some if one.standing.kind == name.value]
+            found += [one for one in some if one.facts.kind == name.value]
             if len(some) < _PAGE:
                 return found
 
     def _readable(self, found: Sequence[Written]) -> list[Record]:
         """Those of some records that are to be seen in this scope, in their order."""
-        ids = [written.standing.id for written in found if written.standing.state in LIVE]
+        ids = [written.facts.id for written in found if written.facts.state in LIVE]
         records = self._services.records.fetch(self._subject, ids, now=self._services.now())
         return [record for record in records.values() if self._records.selects(record)]
 
@@ -97,7 +97,7 @@ class Lineage:
         """
         record = self._records.read(record_id)
         first = record_facts(record)
-        if standing(first.thing, self._services.holds.list(self._records.scope.tenant)) is not None:
+        if find_hold(first.thing, self._services.holds.list(self._records.scope.tenant)) is not None:
             self._records.recycle(record_id, reason=reason)  # is refused, and that is written down
             return record, self.recycle_derived(record_id, reason=reason)  # unless the hold was lifted just now
         outcomes = self._recycle([first, *self.live_derived(record_id)], reason, record_id)

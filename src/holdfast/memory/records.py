@@ -37,7 +37,7 @@ from holdfast.core.records import (
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear
-from holdfast.lifecycle.restore import restore_error, restore_move
+from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit, Query, SearchOptions

@@ -121,7 +121,7 @@ class RecordStore(RecordReader, RecordWriter, RecordBin, QuotaStore, Protocol):
 class Written(NamedTuple):
     """A record that is there, in whatever state, and who or what wrote it."""
 
-    standing: RecordFacts
+    facts: RecordFacts
     """Without the record's metadata."""
     source: str
 

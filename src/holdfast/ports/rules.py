@@ -93,7 +93,7 @@ class Share(NamedTuple):
 class Page(NamedTuple):
     """Some of what is due, and where to go on from."""
 
-    standings: list[RecordFacts]
+    records: list[RecordFacts]
     last: tuple[int, int]
 
 

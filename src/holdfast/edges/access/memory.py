@@ -17,7 +17,7 @@ from holdfast.core.content import Origin, agent_of, is_id
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
 from holdfast.core.records import OWN, TYPES, Kind, State, Usage
 from holdfast.engine import Holdfast, MemoryManager
-from holdfast.lifecycle.restore import read_bundle
+from holdfast.lifecycle.recycle_bin import read_bundle
 from holdfast.manager import Content
 from holdfast.results import DeleteResult, ExplainResult, RestoreResult
 

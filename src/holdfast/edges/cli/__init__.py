@@ -16,7 +16,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
         if sys.argv[1:2] and sys.argv[1] in _UPKEEP:
-            from holdfast.lifecycle.sweeping.priority import lower_priority  # noqa: PLC0415 - no other command needs it
+            from holdfast.lifecycle.schedule.leadership import lower_priority  # noqa: PLC0415 - no other command needs it
 
             lower_priority()
         from holdfast.edges.cli.app import app  # noqa: PLC0415 - an interrupt while it loads ends quietly too

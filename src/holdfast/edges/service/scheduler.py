@@ -19,7 +19,7 @@ from typing import Any, Final
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.logs import LogFormat, install_logs
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.sweeping.priority import lower_priority
+from holdfast.lifecycle.schedule.leadership import lower_priority
 from holdfast.storage.relational.coordination import SqlLeases
 
 _log = logging.getLogger("holdfast.scheduler")

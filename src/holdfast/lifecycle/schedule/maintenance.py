@@ -23,15 +23,14 @@ from holdfast.core.rules import AUDIT, HISTORY
 from holdfast.core.times import DAY, FOREVER, Belief, iso, moment, when
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.clock import ClockTrust, find_waiting
-from holdfast.lifecycle.domains.domains import Domains
+from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.sweeping.batches import Progress
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, add_up, digest_moment
-from holdfast.lifecycle.sweeping.purge import Purge
-from holdfast.lifecycle.sweeping.sweep import Sweeper
+from holdfast.lifecycle.sweeping.sweep import Purge, Sweeper
 from holdfast.ports.rules import DueStore
 from holdfast.ports.stores import Stores
 

@@ -105,8 +105,8 @@ class DueRecords:
         after: Any = {}
         while True:
             page = self._dues.due(*one, **after, limit=_PAGE, tags=tags)
-            yield self._order(page.standings)
-            if len(page.standings) < _PAGE:
+            yield self._order(page.records)
+            if len(page.records) < _PAGE:
                 return
             after = {"after": page.last}
 
@@ -116,8 +116,8 @@ class DueRecords:
             after: Any = {}
             while True:
                 page = self._dues.binned(self._tenant, self._upto, **after, limit=_PAGE, tags=tags, sessions=sessions)
-                yield self._order(page.standings)
-                if len(page.standings) < _PAGE:
+                yield self._order(page.records)
+                if len(page.records) < _PAGE:
                     break
                 after = {"after": page.last}
 

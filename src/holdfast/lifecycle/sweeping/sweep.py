@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -14,14 +15,50 @@ from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
 from holdfast.core.errors import PlanChangedError, RulesChangedError
 from holdfast.core.records import TYPES, Archive, MemoryType, State, Subject
 from holdfast.lifecycle.archive import Archives
+from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
 from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, DueRecords, Extent
 from holdfast.lifecycle.sweeping.exclusions import Exclusions, find_exclusions
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, add_up, plan_digest
-from holdfast.ports.conversations import History
+from holdfast.ports.conversations import History, MessageBin
 from holdfast.ports.records import RecordStore
-from holdfast.ports.rules import Census, DueStore, HoldStore
+from holdfast.ports.rules import BinReader, Census, DueStore, HoldStore
 from holdfast.ports.work import Lease
+
+MESSAGE: Final = "message"
+_SOME: Final = 1_000
+
+
+@dataclass(eq=False, repr=False)
+class Purge:
+    """The same for a plan, which counts it, and for a sweep, which carries it out after the moves of records."""
+
+    tenant: str
+    dues: BinReader
+    history: MessageBin
+    registry: Registry
+
+    def due(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """How much leaves up to a moment, where to and why. ``going`` tells what rules send to the bin before that."""
+        for census in self.dues.message_census(self.tenant, upto):
+            yield census, State.DELETED, BIN_REASON
+        yield from self.registry.purge_census(upto, going)
+
+    def carry_out(self, upto: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
+        """Let go what was due up to a moment, of the bin if that is swept; what went."""
+        lines: list[Line] = []
+        self.registry.finish_unfinished(lease(), "remove", note=lines.append)
+        if bin:
+            gone: Counter[str] = Counter()
+            while True:
+                count, size = self.history.purge_messages(self.tenant, at=upto, now=now, limit=_SOME, lease=lease())
+                gone.update(records=count, bytes=size)
+                if count < _SOME:
+                    break
+            if gone["records"]:
+                lines.append(Line(MESSAGE, "delete", BIN_REASON, gone["records"], gone["bytes"]))
+            self.registry.purge_due(now, lease(), at=upto, note=lines.append)
+        return add_up(lines)
 
 
 class Allowance:

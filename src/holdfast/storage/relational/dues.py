@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.content import to_json
 from holdfast.core.decisions import RecordFacts, Window
-from holdfast.core.holds import Held, standing
+from holdfast.core.holds import Held, find_hold
 from holdfast.core.records import State, Subject
 from holdfast.core.rules import HISTORY, resolve
 from holdfast.core.times import SECOND
@@ -308,7 +308,7 @@ def _is_kept(tx: Transaction, mover: Mover, row: PurgedRow) -> bool:
     """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
     if mover.holds:
         thing = held_of(row.subject, row.agent_id, row.session_id, row.id, row.metadata)
-        if standing(thing, mover.holds) is not None:
+        if find_hold(thing, mover.holds) is not None:
             return True
     place = SessionPlace(row.no, row.item_id, row.agent_id, row.session_id or "")
     return bool(row.is_over) and hold_on(tx, mover, place) is None

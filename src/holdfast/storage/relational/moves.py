@@ -12,7 +12,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError
-from holdfast.core.holds import Held, Hold, excess, prune_count, standing
+from holdfast.core.holds import Held, Hold, excess, find_hold, prune_count
 from holdfast.core.records import LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.ports.conversations import SessionWindow
@@ -119,7 +119,7 @@ class Mover:
                 return self.answer(move, kind.name.value, Outcome.PARTED)
             self.make_way(kind, row.name)
         if self.holds and _is_removal(move):
-            hold = standing(held_of(self.subject, row.agent_id, row.session_id, move.id, row.metadata), self.holds)
+            hold = find_hold(held_of(self.subject, row.agent_id, row.session_id, move.id, row.metadata), self.holds)
             if hold is not None:
                 self.refuse(move, kind.name.value, hold=hold.id)
                 return Outcome.HELD
@@ -186,7 +186,7 @@ class Mover:
         row = self._tx.find(ThingRow, SQL["expired_by_name"], (self.number, kind.code, name, self._now))
         if row is not None:
             thing = held_of(self.subject, row.agent_id, row.session_id, row.id, row.metadata)
-            if standing(thing, self.holds) is not None:
+            if find_hold(thing, self.holds) is not None:
                 self._tx.run(SQL["give_up_name"], (row.key,))
                 return
             reason = "its time was over, and its name was wanted"
@@ -371,7 +371,7 @@ def prune_oldest(
         move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
         hold = None
         if mover.holds:
-            hold = standing(held_of(mover.subject, row.agent_id, row.session_id, row.id, row.metadata), mover.holds)
+            hold = find_hold(held_of(mover.subject, row.agent_id, row.session_id, row.id, row.metadata), mover.holds)
         if hold is not None:
             kept = kept or (move, hold)
         elif mover.move(move) is Outcome.DONE:

@@ -12,7 +12,7 @@ from holdfast.core.chain import Event
 from holdfast.core.content import parse_json_object, to_json
 from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, ExpiredError, HeldError, NotFoundError, StaleError
-from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.holds import Held, Hold, find_hold
 from holdfast.core.records import Cause, Move, Outcome, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.times import iso
@@ -328,7 +328,7 @@ def _restore_move(row: OwnRow, now: int) -> Move:
 def _is_held(tx: Transaction, mover: Mover, entry: Registered, row: OwnRow) -> bool:
     if row.kind is not None:
         thing = held_of(mover.subject, entry.id, row.session_id, row.id, row.metadata)
-        return standing(thing, mover.holds) is not None
+        return find_hold(thing, mover.holds) is not None
     return hold_on(tx, mover, Place(row.key, row.id, entry.id, row.session_id or "")) is not None
 
 
@@ -350,7 +350,7 @@ def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | 
     """The hold on all of an agent, or on a tool by its id or tag; those on a user leave the others' alone."""
     tenant, sort, entry_id = where
     thing = Held("", entry_id if sort == AGENT else "", None, entry_id, metadata)
-    return standing(thing, standing_holds(tx, Subject(tenant)))
+    return find_hold(thing, standing_holds(tx, Subject(tenant)))
 
 
 def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: str) -> None:

@@ -11,7 +11,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event
 from holdfast.core.content import to_json
 from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
-from holdfast.core.holds import Hold, standing
+from holdfast.core.holds import Hold, find_hold
 from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN
 from holdfast.core.times import iso
@@ -200,7 +200,7 @@ class SqlHistory:
             held = [
                 (row.id, hold)
                 for row in found
-                if holds and (hold := standing(held_of(scope.subject, *whose, row.id, row.metadata), holds))
+                if holds and (hold := find_hold(held_of(scope.subject, *whose, row.id, row.metadata), holds))
             ]
             if held:  # all of them, or none
                 events = [_event(now, Action.REFUSED, message_id, hold=hold.id) for message_id, hold in held]
@@ -380,7 +380,7 @@ def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: in
     free = [
         row
         for row in found
-        if not holds or standing(held_of(subject, row.agent_id, row.session_id, row.id, row.metadata), holds) is None
+        if not holds or find_hold(held_of(subject, row.agent_id, row.session_id, row.id, row.metadata), holds) is None
     ][:limit]
     gone = [row for row in free if tx.run(SQL["erase_message"], (number, row.key, now))]
     reason = "its time in the recycle bin was over"

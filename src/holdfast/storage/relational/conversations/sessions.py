@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.core.content import pack, parse_json_object, to_json, unpack
 from holdfast.core.decisions import reason_for
 from holdfast.core.errors import StorageError
-from holdfast.core.holds import Held, Hold, standing
+from holdfast.core.holds import Held, Hold, find_hold
 from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.rules import BIN, HISTORY
 from holdfast.core.times import check_deadline
@@ -242,14 +242,14 @@ def hold_on(tx: Transaction, mover: Mover, place: Place) -> Hold | None:
     if not mover.holds:
         return None
     thing = Held(mover.subject.user_id, place.agent_id, place.session_id or None, place.id, {})
-    found = standing(thing, mover.holds)
+    found = find_hold(thing, mover.holds)
     ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
     tagged = any(hold.tag is not None for hold in mover.holds)
     if found is None and (ids or tagged):
         where = (*message_keys(mover.number, place.no), tagged, to_json(ids))
         for row in tx.all(HeldMessage, SQL["messages_to_hold"], where):
             message = thing._replace(item_id=row.id, metadata=json.loads(row.metadata))
-            found = found or standing(message, mover.holds)
+            found = found or find_hold(message, mover.holds)
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.content import to_json
-from holdfast.core.holds import standing
+from holdfast.core.holds import find_hold
 from holdfast.core.records import LIVE, Scope, State, Subject
 from holdfast.core.rules import BIN, Labels
 from holdfast.ports.backups import PackRow
@@ -98,7 +98,7 @@ class RecordBatch:
         if row is None or row.state == State.DELETING:
             return True
         thing = held_of(self._subject, row.agent_id, row.session_id, record_id, row.metadata)
-        return overwrite and standing(thing, self._mover.holds) is None
+        return overwrite and find_hold(thing, self._mover.holds) is None
 
     def _as_it_can_be(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """A record as it was; but what is an agent's own is where the agent is, and nothing comes into the recycle bin

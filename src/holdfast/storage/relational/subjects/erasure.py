@@ -16,7 +16,7 @@ from holdfast.core.audit import Action
 from holdfast.core.chain import Event, parse_entries
 from holdfast.core.content import to_json
 from holdfast.core.errors import HeldError
-from holdfast.core.holds import Hold, standing
+from holdfast.core.holds import Hold, find_hold
 from holdfast.core.records import Cause, State, Subject
 from holdfast.core.rules import HISTORY
 from holdfast.core.times import DAY, SECOND
@@ -319,7 +319,7 @@ def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | No
     tagged = any(hold.tag is not None for hold in holds)
     for row in tx.each(Thing, SQL["things"], (number,)):
         metadata = row.metadata if tagged else "{}"
-        hold = standing(held_of(subject, row.agent_id, row.session_id, row.id, metadata), holds)
+        hold = find_hold(held_of(subject, row.agent_id, row.session_id, row.id, metadata), holds)
         if hold is not None:
             return hold
     return None

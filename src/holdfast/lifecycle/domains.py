@@ -1,0 +1,465 @@
+"""``holdfast.domains``: retention policies for a caller's own resources, in the domains ``memory`` and ``rag``.
+
+Resources are sorted and archived here, and never deleted. Only Holdfast's own records go by a policy, by the memory
+domain's, while its ``auto_gc`` is on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.audit import Action, acting_as, check_author
+from holdfast.core.chain import Event
+from holdfast.core.decisions import RecordFacts, windows
+from holdfast.core.domains import (
+    DEFAULT_POLICY,
+    DOMAINS,
+    FIELDS,
+    RetentionPolicy,
+    check_domain,
+    evaluate,
+    narrow,
+    normalize,
+    resolved,
+)
+from holdfast.core.errors import (
+    ConfirmationNeededError,
+    ConflictError,
+    HoldfastError,
+    InvalidInputError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectStoreError,
+    ObjectStoreUnavailableError,
+    RulesChangedError,
+    StoreBusyError,
+    StoreTooNewError,
+    quote,
+)
+from holdfast.core.holds import find_hold
+from holdfast.core.records import State, Terms
+from holdfast.core.rules import EVERY, Life, Rule, Selection, labels_of, resolve, terms_to_dict
+from holdfast.core.times import DAY, iso, moment
+from holdfast.lifecycle.domain_archives import DomainArchives, check_note
+from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
+from holdfast.lifecycle.sweeping.plan import ACTIONS
+from holdfast.ports.access import begin_steps
+from holdfast.ports.objects import ObjectStore
+from holdfast.ports.rules import DueStore, HoldStore, Profile, RuleStore
+
+#: The format; a newer one is left alone.
+VERSION: Final = 1
+FILE: Final = "retention-policies.json"
+_FOLDER: Final = "state/"
+_DEFAULT_TENANT: Final = "default"
+_MOST_CHANGES: Final = 2_000
+
+
+class Policies(NamedTuple):
+    """Both policies, and when either was last changed; ``None``: never."""
+
+    memory: RetentionPolicy
+    rag: RetentionPolicy
+    updated_at: str | None
+
+    def of(self, domain: str) -> RetentionPolicy:
+        """The policy of a domain."""
+        return self.memory if domain == "memory" else self.rag
+
+    def to_dict(self) -> dict[str, Any]:
+        """As callers see them."""
+        policies = {domain: self.of(domain).as_dict() for domain in DOMAINS}
+        return {"version": VERSION, "updated_at": self.updated_at, **policies}
+
+
+UNSET: Final = Policies(DEFAULT_POLICY, DEFAULT_POLICY, None)
+
+
+class DomainStates:
+    """Reads and changes a tenant's policies. A change is whole or not there, and none is lost to another's."""
+
+    def __init__(self, objects: ObjectStore, tenant: str) -> None:
+        self._objects = objects
+        self._tenant = tenant
+        part = "" if tenant == _DEFAULT_TENANT else f"{hashlib.sha256(tenant.encode()).hexdigest()[:32]}/"
+        self._name = f"{_FOLDER}{part}{FILE}"
+
+    @property
+    def place(self) -> str:
+        """Where they are, for a message."""
+        return f"{self._objects.url}/{self._name}"
+
+    def read(self) -> Policies:
+        """The policies as they are now; the default, if none was ever set."""
+        return self._read()[0]
+
+    def change(self, edit: Callable[[Policies], Policies]) -> Policies:
+        """Put what ``edit`` makes of the policies in their place; it is asked again if another was faster."""
+        self._objects.prepare()
+        for _ in range(_MOST_CHANGES):
+            known, tag = self._read()
+            wanted = edit(known)
+            data = (
+                json.dumps({"tenant": self._tenant, **wanted.to_dict()}, ensure_ascii=False, indent=2).encode() + b"\n"
+            )
+            try:
+                self._objects.put(self._name, data, absent=tag is None, match=tag)
+            except ConflictError:  # another has changed them meanwhile
+                continue
+            return wanted
+        raise StoreBusyError(f"{self.place} is changed by so many others that this change found no turn; try again")
+
+    def _read(self) -> tuple[Policies, str | None]:
+        try:
+            data, tag = self._objects.get_with_tag(self._name)
+        except ObjectMissingError:
+            return UNSET, None
+        except ObjectStoreUnavailableError:
+            if any(self._objects.names(_FOLDER)):  # one that is away says so here, too
+                raise
+            return UNSET, None  # nothing was ever kept there: the place has not been made
+        return self._parse(data), tag
+
+    def _parse(self, data: bytes) -> Policies:
+        try:
+            kept: Any = json.loads(data)
+            version = kept["version"]
+            if isinstance(version, int) and version > VERSION:
+                raise StoreTooNewError(
+                    f"{self.place} has version {version}, this Holdfast knows up to {VERSION}; nothing was changed; "
+                    "use the newer Holdfast that wrote it"
+                )
+            found = {domain: _policy(kept[domain]) for domain in DOMAINS}
+            moment(kept["updated_at"])
+            if version != VERSION or kept["tenant"] != self._tenant:
+                raise ValueError(f"version {version!r} of tenant {kept['tenant']!r}")  # noqa: TRY301 - one message
+        except (ValueError, KeyError, TypeError) as problem:
+            raise ObjectDamagedError(
+                f"{self.place} is damaged ({type(problem).__name__}: {problem}); nothing was changed: bring it back "
+                "from a copy, or move it away to begin with the default policies"
+            ) from problem
+        return Policies(found["memory"], found["rag"], kept["updated_at"])
+
+
+def _policy(kept: dict[str, Any]) -> RetentionPolicy:
+    """A policy as it was written; what is not whole, or out of bounds, was not written here."""
+    policy = normalize({name: kept[name] for name in FIELDS}, DEFAULT_POLICY)
+    if policy.as_dict() != kept:
+        raise InvalidInputError("a policy in it is not as it was written")
+    return policy
+
+
+def change_policy(policies: Policies, domain: str, policy: RetentionPolicy, now: int) -> Policies:
+    """The policies with another for one domain, as changed now."""
+    changed = policies._replace(memory=policy) if domain == "memory" else policies._replace(rag=policy)
+    return changed._replace(updated_at=iso(now))
+
+
+class Wanted(NamedTuple):
+    """What a policy asks of the rules."""
+
+    selection: Selection
+    terms: Terms
+
+
+def wanted_by(policy: RetentionPolicy) -> Wanted | None:
+    """The rule that a policy becomes; ``None`` while it collects nothing by itself."""
+    if not policy.auto_gc:
+        return None
+    return Wanted(policy.selection(), Terms(delete_after=policy.older_than_days * DAY))
+
+
+@dataclass(eq=False, repr=False)
+class DomainRules:
+    """The rule of one tenant's memory domain."""
+
+    rules: RuleStore
+    dues: DueStore
+    holds: HoldStore
+    _: KW_ONLY
+    tenant: str
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
+
+    def _standing(self) -> list[Rule]:
+        """The rules with a selection that say something, or are about to."""
+        rules = self.rules.rules(self.tenant)
+        return [rule for rule in rules if rule.selection is not None and not rule.is_spent]
+
+    def is_followed(self, wanted: Wanted | None) -> bool:
+        """Whether the rules say what a policy asks."""
+        said = [(rule.selection, rule.terms, rule.pending) for rule in self._standing()]
+        return said == ([] if wanted is None else [(*wanted, None)])
+
+    def follow(self, wanted: Wanted | None) -> None:
+        """Let the rules say what a policy asks, for every record at once."""
+        standing = self._standing()
+        if wanted is None:
+            if not standing:  # another has just done it
+                return
+            wanted = Wanted(standing[0].selection or _NOTHING, Terms())
+        (rule,) = self.rules.propose([self._rule(wanted)], now=self.now())
+        if rule.terms == Terms() and wanted.terms != Terms():  # those it is for do not all know of it yet
+            for _ in self.rules.assign(rule):
+                pass
+        now = self.now()
+        before = next((known.terms for known in standing if known.terms != Terms()), Terms())
+        detail = {
+            "kind": EVERY,
+            "level": rule.level,
+            "source_types": sorted(wanted.selection.source_types),
+            "kept_sessions": len(wanted.selection.keep_session_ids),
+            "kept_contexts": len(wanted.selection.keep_context_ids),
+            "from": terms_to_dict(before),
+            "to": terms_to_dict(wanted.terms),
+        }
+        self.rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
+
+    def _rule(self, wanted: Wanted) -> Rule:
+        rule_id = self.new_id(self.now())
+        return Rule(rule_id, self.tenant, EVERY, Terms(), pending=wanted.terms, selection=wanted.selection)
+
+    def preview(self, wanted: Wanted | None) -> Preview:
+        """What following a policy would come to: whether anything goes earlier, and how much is due at once."""
+        counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
+        if wanted is None:
+            return Preview((), shortens=False, newly_due=counts, bytes=0)
+        known = next((rule for rule in self._standing() if rule.terms != Terms()), None)
+        rule = Rule("", self.tenant, EVERY, wanted.terms, version=1, selection=wanted.selection)
+        shortens, size, held = False, 0, 0
+        holds = self.holds.list(self.tenant)
+        for profile in self._profiles(rule):
+            others = [other for other in profile.rules if other.selection is None]
+            new = self._life(profile.kind, [*others, rule])
+            shortens = shortens or self._shortens(profile.kind, others, known, new, wanted)
+            for one in self._newly_due(profile, new, wanted.selection):
+                if find_hold(one.thing, holds) is not None:
+                    held += 1
+                else:
+                    counts[ACTIONS[State.RECYCLED]] += 1
+                    size += one.size
+        return Preview((rule_to_dict(rule),), shortens, counts, size, held)
+
+    def _profiles(self, rule: Rule) -> Iterable[Profile]:
+        """The tenant's profiles, and one for each kind of which nothing has been kept yet."""
+        found = [profile for profile in self.dues.profiles(self.tenant) if rule.governs(profile.kind)]
+        wide = tuple(known for known in self.rules.rules(self.tenant) if known.is_wide)
+        there = {profile.kind for profile in found}
+        defaults = self.rules.defaults(self.tenant)
+        missing = [kind for kind in defaults if rule.governs(kind) and kind not in there]
+        return [*found, *(Profile(0, kind, resolve(kind, wide, defaults), wide) for kind in missing)]
+
+    def _life(self, kind: str, rules: Iterable[Rule]) -> Life:
+        return resolve(kind, rules, self.rules.defaults(self.tenant))
+
+    def _shortens(self, kind: str, others: list[Rule], known: Rule | None, new: Life, wanted: Wanted) -> bool:
+        """Whether a record that is, or may come to be, selected goes earlier than by the rules as they are."""
+        if known is not None and is_shorter(self._life(kind, [*others, known]), new):
+            return True
+        widens = known is None or known.selection is None or not wanted.selection.is_within(known.selection)
+        return widens and is_shorter(self._life(kind, others), new)
+
+    def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[RecordFacts]:
+        """The selected records of a profile that are due to be removed and were not before."""
+        now = self.now()
+        for state in (State.ACTIVE, State.ARCHIVED):
+            old, soon = (
+                {window.target: window for window in windows(life, state, now)} for life in (profile.life, new)
+            )
+            if State.RECYCLED in soon:
+                for part in outside(soon[State.RECYCLED], old.get(State.RECYCLED)):
+                    for one in read_due(self.dues, profile, state, part):
+                        if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
+                            yield one
+
+
+_NOTHING: Final = Selection(frozenset(), frozenset(), frozenset())
+
+
+_log = logging.getLogger("holdfast.domains")
+_TRIES: Final = 100
+Config = Mapping[str, Any]
+Resources = Sequence[Mapping[str, Any]]
+
+
+class Domains:
+    """The domains of one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        *,
+        state: ObjectStore,
+        objects: Callable[[], ObjectStore],
+        rules: RuleStore,
+        dues: DueStore,
+        holds: HoldStore,
+        now: Callable[[], int],
+        new_id: Callable[[int], str],
+    ) -> None:
+        self._states = DomainStates(state, tenant)
+        self._archives = DomainArchives(objects, tenant, now, new_id)
+        self._rules = DomainRules(rules, dues, holds, tenant=tenant, now=now, new_id=new_id)
+        self._now = now
+
+    # --- policies -----------------------------------------------------------------------------------------------------
+
+    def configure(
+        self, domain: str, config: Config, *, confirm: bool = False, author: str | None = None
+    ) -> dict[str, Any]:
+        """Change those fields of a domain's policy that ``config`` names, brought into bounds; the other domain, and
+        every other field, stay as they are.
+
+        A change by which memories of Holdfast's own go earlier (``auto_gc``) raises ``ConfirmationNeededError``, which
+        says how much that is, unless it is confirmed. It takes effect for all of them at once.
+        """
+        check_domain(domain)
+        if not isinstance(config, Mapping):
+            raise InvalidInputError(f"config must be an object with fields of a policy, not {quote(config)}")
+        request = begin_steps()
+        changed_at = self._now() if request is None else request.began_at
+
+        def edit(known: Policies) -> Policies:
+            policy = normalize(config, known.of(domain))
+            if domain == "memory" and not confirm:
+                self._check(known.memory, policy)
+            return change_policy(known, domain, policy, changed_at)
+
+        changed = self._states.change(edit)
+        if domain == "memory":
+            try:
+                with acting_as(check_author(author)):
+                    self.follow()
+            except HoldfastError as problem:
+                problem.add_note("the policy was saved; the next sweep lets it take effect")
+                raise
+        return {
+            "success": True,
+            "domain": domain,
+            "policy": changed.of(domain).as_dict(),
+            "updated_at": changed.updated_at,
+        }
+
+    def _check(self, known: RetentionPolicy, policy: RetentionPolicy) -> None:
+        """``ConfirmationNeededError`` if a policy lets memories go earlier than the one before."""
+        if wanted_by(policy) == wanted_by(known) and self._rules.is_followed(wanted_by(policy)):
+            return
+        preview = self._rules.preview(wanted_by(policy))
+        if preview.shortens:
+            raise ConfirmationNeededError(
+                f"the policy shortens retention: {preview.describe()}; nothing was changed",
+                needs=("confirm",),
+            )
+
+    def get(self, domain: str) -> dict[str, Any]:
+        """The policy of a domain; the default one, until another is configured."""
+        return self._states.read().of(check_domain(domain)).as_dict()
+
+    def list(self) -> dict[str, Any]:
+        """The policy of each domain, with the ``version`` of their format and when one was last changed
+        (``updated_at``; ``None``: never).
+        """
+        return self._states.read().to_dict()
+
+    # --- resources ----------------------------------------------------------------------------------------------------
+
+    def apply(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
+        """Sort resources into ``eligible`` and ``protected`` (with the reason) by a domain's policy. Deletes nothing.
+
+        ``options`` may name fields of the policy that are to differ this once; what is kept stays kept.
+        """
+        policy = narrow(self._states.read().of(check_domain(domain)), options)
+        return evaluate(policy, resources, self._now()).to_dict(domain)
+
+    def archive(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
+        """Write resources to cold storage with a manifest of checksums, and read them back. Deletes nothing.
+
+        ``options`` may have a ``note`` for the manifest.
+        """
+        note = check_note(options)
+        policy = self._states.read().of(check_domain(domain))
+        return self._archives.keep(domain, resources, policy.as_dict(), note)
+
+    def archives(self, domain: str) -> Sequence[dict[str, Any]]:
+        """The archives of a domain, the oldest first."""
+        return self._archives.list(domain)
+
+    def read_archive(self, domain: str, archive_id: str) -> dict[str, Any]:
+        """The ``manifest`` and the ``resources`` of an archive; ``ObjectDamagedError`` if either was changed."""
+        return self._archives.read(domain, archive_id)
+
+    def resolve_gc_params(
+        self, domain: str, raw_args: Config | None = None, validated_args: Config | None = None
+    ) -> dict[str, Any]:
+        """The parameters of a garbage collection: what a caller gave wins, the domain's policy has the rest."""
+        for name, given in (("raw_args", raw_args), ("validated_args", validated_args)):
+            if given is not None and not isinstance(given, Mapping):
+                raise InvalidInputError(f"{name} must be an object, not {quote(given)}")
+        return resolved(self._states.read().of(check_domain(domain)), raw_args or {}, validated_args or {})
+
+    # --- Holdfast's own records ---------------------------------------------------------------------------------------
+
+    def follow(self) -> bool:
+        """Let the rules say what the memory domain's policy asks; whether that was to be done.
+
+        Whoever changes the policy does this afterwards, and looks again: the last of several finds what the last of
+        them wrote. Where no policy was ever set, nothing is asked.
+        """
+        for turn in range(_TRIES):
+            policies = self._states.read()
+            wanted = wanted_by(policies.memory)
+            if policies.updated_at is None or self._rules.is_followed(wanted):
+                return turn > 0
+            self._rules.follow(wanted)
+        raise RulesChangedError("the policy of the memory domain keeps changing while it takes effect; try again")
+
+    def most_collected(self) -> int:
+        """How many memories one sweep may let go by the policy; none, where it cannot be read."""
+        policy = self._readable()
+        return 0 if policy is None else policy.limit
+
+    def vacuums(self) -> bool:
+        """Whether space is to be given back to the disk after a sweep that collects."""
+        policy = self._readable()
+        return policy is not None and policy.auto_gc and policy.vacuum
+
+    def _readable(self) -> RetentionPolicy | None:
+        try:
+            return self._states.read().memory
+        except (ObjectStoreError, StoreTooNewError) as problem:
+            _log.warning("nothing goes by the memory domain's policy: %s", problem)
+            return None
+
+    # --- names of before ----------------------------------------------------------------------------------------------
+
+    def policies(self) -> dict[str, Any]:
+        """Both policies: ``version``, ``updated_at``, ``memory``, ``rag``. Deprecated: use ``get(domain)``."""
+        _deprecated("policies()", "get(domain)")
+        return self.list()
+
+    def set(self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None) -> dict[str, Any]:
+        """The same as ``configure(domain, patch)``. Deprecated."""
+        _deprecated("set(domain, patch)", "configure(domain, config)")
+        return self.configure(domain, patch, confirm=confirm, author=author)
+
+    def get_retention_policies(self) -> dict[str, Any]:
+        """The same as ``policies()``. Deprecated: use ``get(domain)``."""
+        _deprecated("get_retention_policies()", "get(domain)")
+        return self.list()
+
+    def set_retention_policy(
+        self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None
+    ) -> dict[str, Any]:
+        """The same as ``configure(domain, patch)``. Deprecated."""
+        _deprecated("set_retention_policy(domain, patch)", "configure(domain, config)")
+        return self.configure(domain, patch, confirm=confirm, author=author)
+
+
+def _deprecated(name: str, instead: str) -> None:
+    warnings.warn(f"holdfast.domains.{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3)

@@ -1,1 +1,0 @@
-"""Domains: a caller's own resources, sorted into states by policies."""
