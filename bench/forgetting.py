@@ -12,8 +12,7 @@ from bench.lifecycle import Figure, Reader, courteous, fill
 from bench.servers import postgres
 from bench.speed import USER_MEMORIES, sentences
 from holdfast import Holdfast
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
 from holdfast.core.records import MemoryType, Subject
 
 _READER = "reader"

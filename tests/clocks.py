@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.times import Deadline
+from holdfast.core.clock import Deadline
 
 
 class FakeClock:

@@ -69,10 +69,10 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import MemoryType
 from holdfast.core.rules import EpisodicRetentionPolicy
-from holdfast.core.version import VERSION
+from holdfast.installation import VERSION
 
 if TYPE_CHECKING:
-    from holdfast.core.holds import Hold
+    from holdfast.core.decisions import Hold
     from holdfast.core.records import Usage
     from holdfast.engine import Holdfast, MemoryManager
     from holdfast.lifecycle.audit import Verdict
@@ -94,7 +94,7 @@ __version__ = VERSION
 
 #: Loaded when they are first used, so that importing Holdfast costs next to nothing.
 _LATER = {
-    "Hold": "holdfast.core.holds",
+    "Hold": "holdfast.core.decisions",
     "MemoryManager": "holdfast.engine",
     "Plan": "holdfast.lifecycle.sweeping.plan",
     "Preview": "holdfast.lifecycle.previews",

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast import engine
 from holdfast.backups.service import Backups
-from holdfast.core.times import Clock
+from holdfast.core.values import Clock
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.audit import acting_as, check_author
-from holdfast.core.content import check_count, check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
-from holdfast.core.times import Clock, iso
+from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
 from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition

@@ -1,12 +1,26 @@
-"""How this installation of Holdfast gets an extra or a newer version: from the package index, a checkout or a URL."""
+"""Which version of Holdfast this is, and how it gets an extra or a newer one: from an index, a checkout or a URL."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from holdfast.core.errors import MissingExtraError
+
+VERSION: Final = "0.1.0"
+SOFTWARE: Final = f"holdfast {VERSION}"
+
+
+def is_newer(version: str) -> bool:
+    """Whether a version of Holdfast is newer than this one."""
+    return _parts(version) > _parts(VERSION)
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
+
 
 _NAME = "holdfast"
 

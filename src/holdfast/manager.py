@@ -6,21 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from holdfast.core.content import (
-    MAX_QUERY_BYTES,
-    Origin,
-    check_content,
-    check_count,
-    check_metadata,
-    check_source,
-    dump_json,
-    is_id,
-)
-from holdfast.core.errors import (
-    InvalidContentError,
-    InvalidInputError,
-    quote,
-)
+from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.filters import Filter, parse
 from holdfast.core.records import (
     EMPTY_LATENCY_MS,
@@ -34,6 +20,16 @@ from holdfast.core.records import (
     Usage,
     kind_of,
     kinds_of,
+)
+from holdfast.core.values import (
+    MAX_QUERY_BYTES,
+    Origin,
+    check_content,
+    check_count,
+    check_metadata,
+    check_source,
+    dump_json,
+    is_id,
 )
 from holdfast.memory.entity import Entity, refresh_entity_text
 from holdfast.memory.episodic import Episodic

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import platformdirs
 
-from holdfast.core.content import MAX_CONTENT_BYTES
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.core.records import MIB
-from holdfast.core.times import DAY
+from holdfast.core.values import DAY, MAX_CONTENT_BYTES
 
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope
 from holdfast.core.rules import DEFAULTS
-from holdfast.core.times import DAY, FOREVER, SECOND
+from holdfast.core.values import DAY, FOREVER, SECOND
 from holdfast.engine import Holdfast, MemoryManager, default_engine
 from holdfast.lifecycle.metrics import AGE, ARCHIVED, DELETED, STORAGE, Metric
 from holdfast.manager import TextMemory

@@ -17,9 +17,8 @@ from holdfast.backups.catalog import Catalog, describe_last
 from holdfast.backups.lost_keys import Abandoned, LostKeys
 from holdfast.backups.restore import Restored
 from holdfast.backups.service import Backups, Places, backup_jobs
-from holdfast.core.audit import PYTHON, Action
-from holdfast.core.chain import Event
-from holdfast.core.content import name_in_logs
+from holdfast.core.audit import PYTHON, Action, Event
+from holdfast.core.clock import Belief
 from holdfast.core.errors import (
     ConfirmationNeededError,
     LeaseLostError,
@@ -28,7 +27,7 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
 )
 from holdfast.core.records import MemoryType, Subject
-from holdfast.core.times import Belief, Clock, moment
+from holdfast.core.values import Clock, moment, name_in_logs
 from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
@@ -60,13 +59,7 @@ from holdfast.recall.summaries import EXTRACTIVE, open_summarizer
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_backups, open_cold, open_keeping
 from holdfast.storage.relational.coordination import new_holder
-from holdfast.storage.stores import (
-    open_database,
-    open_short_term,
-    store_url,
-    stores_over,
-    witness_of,
-)
+from holdfast.storage.stores import open_database, open_short_term, store_url, stores_over, witness_of
 from holdfast.storage.transfer.stores import DatabaseRows
 
 _log = logging.getLogger("holdfast.store")

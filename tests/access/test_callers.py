@@ -11,8 +11,8 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
+from holdfast.core.clock import Deadline
 from holdfast.core.errors import RateLimitedError, RequestTimeoutError, UnauthenticatedError
-from holdfast.core.times import Deadline
 from holdfast.edges.access.callers import WORKERS, Callers, Shares
 
 READ = frozenset({Right.READ})

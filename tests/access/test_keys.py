@@ -15,7 +15,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError, NotFoundError, StoreFullError, UnauthenticatedError
 from holdfast.access.keys import TRUSTED_SECONDS, Access
 from holdfast.core.access import ApiKey, Principal, Right
-from holdfast.core.times import moment
+from holdfast.core.values import moment
 from homes import Homes, on_sqlite
 
 

@@ -6,11 +6,10 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import IdSource, pack
-from holdfast.core.holds import Hold
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Hold
 from holdfast.core.records import (
+    BIN,
     Encoding,
     Entry,
     Fact,
@@ -25,8 +24,8 @@ from holdfast.core.records import (
     Subject,
     Terms,
 )
-from holdfast.core.rules import BIN, Rule, resolve
-from holdfast.core.times import DAY
+from holdfast.core.rules import Rule, resolve
+from holdfast.core.values import DAY, IdSource, pack
 from holdfast.ports.feed import Cursor, IndexRow, RecallFeed
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import HoldStore, RuleStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.times import DAY, SECOND, Seen
+from holdfast.core.audit import Action, Event
+from holdfast.core.clock import Seen
+from holdfast.core.values import DAY, SECOND
 
 TOLERANCE = 3 * DAY
 

@@ -15,9 +15,9 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Person, changed, entry, message, move, new_id, propose_rule, set_rule, there
 from effort import times
 from holdfast.core.decisions import RecordFacts, Window, windows
-from holdfast.core.records import LIVE, TYPES, Keeping, MemoryType, Outcome, Record, State, Subject, Terms
-from holdfast.core.rules import BIN, DEFAULTS, EVERY, HISTORY, Rule, resolve
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.records import BIN, HISTORY, LIVE, TYPES, Keeping, MemoryType, Outcome, Record, State, Subject, Terms
+from holdfast.core.rules import DEFAULTS, EVERY, Rule, resolve
+from holdfast.core.values import DAY, SECOND
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Profile, Share
 

@@ -7,7 +7,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, fact
 from holdfast.core.errors import HoldfastError
-from holdfast.core.times import DAY
+from holdfast.core.values import DAY
 from holdfast.ports.records import FactStore
 
 

@@ -10,9 +10,8 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
 from holdfast.core.errors import ConflictError
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.records import BIN, Cause, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import DAY, SECOND
 from holdfast.ports.conversations import History, Session
 
 IDLE = 30 * DAY

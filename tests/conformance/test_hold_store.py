@@ -9,10 +9,9 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, lift_hold, new_id, put_hold
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import HoldfastError
-from holdfast.core.holds import Hold
 from holdfast.core.records import Subject
 from holdfast.ports.rules import HoldStore
 

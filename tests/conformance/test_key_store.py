@@ -7,8 +7,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, new_id
 from holdfast.core.access import ApiKey, Right
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import ALL, Subject
 

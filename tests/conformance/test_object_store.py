@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 
 from buckets import proxy_before, s3_server, unfinished
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    ObjectMissingError,
-    ObjectStoreError,
-    StaleError,
-)
+from holdfast.core.errors import ConflictError, InvalidInputError, ObjectMissingError, ObjectStoreError, StaleError
 from holdfast.storage.objects import ObjectStore, open_objects
 from holdfast.storage.objects.chunks import PART_BYTES
 

@@ -8,7 +8,7 @@ from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Person, entry, move, new_id, there
 from holdfast.core.errors import LeaseLostError, NotFoundError
 from holdfast.core.records import TYPES, Encoding, Keeping, MemoryType, Outcome, Record, State
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND
 from holdfast.ports.objects import Pack, PackStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

@@ -9,24 +9,10 @@ from itertools import product
 import pytest
 
 from conformance.engines import Engine
-from conformance.samples import (
-    NOW,
-    PATHS,
-    Person,
-    bring,
-    changed,
-    entry,
-    move,
-    moved,
-    new_id,
-    ruled,
-    set_rule,
-    there,
-)
+from conformance.samples import NOW, PATHS, Person, bring, changed, entry, move, moved, new_id, ruled, set_rule, there
 from holdfast.core.errors import ConflictError, QuotaExceededError
-from holdfast.core.records import LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject, Terms
-from holdfast.core.rules import BIN
-from holdfast.core.times import DAY
+from holdfast.core.records import BIN, LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject, Terms
+from holdfast.core.values import DAY
 from holdfast.ports.records import RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

@@ -27,9 +27,21 @@ from conformance.samples import (
     there,
 )
 from holdfast.core.errors import LeaseLostError, QuotaExceededError
-from holdfast.core.records import LIVE, NEXT, TYPES, Cause, Encoding, Keeping, MemoryType, Outcome, Record, State, Terms
-from holdfast.core.rules import BIN
-from holdfast.core.times import DAY, FOREVER, SECOND
+from holdfast.core.records import (
+    BIN,
+    LIVE,
+    NEXT,
+    TYPES,
+    Cause,
+    Encoding,
+    Keeping,
+    MemoryType,
+    Outcome,
+    Record,
+    State,
+    Terms,
+)
+from holdfast.core.values import DAY, FOREVER, SECOND
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]

@@ -19,8 +19,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW, Follower, Person, changed, entry, move, moved, ruled
 from effort import soak, times
 from holdfast.core.errors import ConflictError, QuotaExceededError
-from holdfast.core.records import LIVE, NEXT, TYPES, Cause, MemoryType, Move, Outcome, Record, State
-from holdfast.core.rules import BIN
+from holdfast.core.records import BIN, LIVE, NEXT, TYPES, Cause, MemoryType, Move, Outcome, Record, State
 
 AGENTS = ("agent", "agent_2")
 NAMES = (None, None, None, "ann", "bob")

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW
-from holdfast.core.content import is_id
 from holdfast.core.records import TYPES, MemoryType, Scope, Subject
+from holdfast.core.values import is_id
 from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
 
 REQUEST_MARK, OTHER = b"r" * 32, b"o" * 32

@@ -24,12 +24,11 @@ from conformance.samples import (
     settle_rule,
     there,
 )
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import windows
-from holdfast.core.records import DURABLE, TYPES, MemoryType, Outcome, Record, Scope, State, Subject, Terms
-from holdfast.core.rules import DEFAULTS, EVERY, HISTORY, Rule, Selection, labels_of, resolve
-from holdfast.core.times import DAY, FOREVER
+from holdfast.core.records import DURABLE, HISTORY, TYPES, MemoryType, Outcome, Record, Scope, State, Subject, Terms
+from holdfast.core.rules import DEFAULTS, EVERY, Rule, Selection, labels_of, resolve
+from holdfast.core.values import DAY, FOREVER
 from holdfast.ports.rules import RuleStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]

@@ -9,7 +9,7 @@ import pytest
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, message
 from holdfast.core.records import Message, Scope
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND
 from holdfast.ports.conversations import SessionWindow, ShortTermStore
 
 HOUR = 3_600 * SECOND

@@ -9,8 +9,7 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, Person, bring, entry, fact, message, there
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
 from holdfast.core.records import TYPES, MemoryType, State
 from holdfast.ports.conversations import Summarize
 from holdfast.ports.subjects import SubjectReader, UserDirectory

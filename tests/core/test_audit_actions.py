@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event, closing_of
+from holdfast.core.audit import Action, Event
+from holdfast.core.chain import closing_of
 from holdfast.core.errors import InvalidInputError
 
 SOURCE = Path(holdfast.__file__).parent

@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.audit import Action
+from holdfast.core.audit import Action, Checkpoint, Event
 from holdfast.core.chain import (
     GENESIS,
     MOST_ITEMS,
     Chain,
-    Checkpoint,
     Draft,
-    Event,
     Head,
     Link,
     Seal,

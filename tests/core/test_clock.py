@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.clock import Belief, Seen, believe, sight
 from holdfast.core.decisions import NO_LIFE, Window, split_window
 from holdfast.core.records import State
-from holdfast.core.times import DAY, SECOND, Belief, Seen, believe, sight
+from holdfast.core.values import DAY, SECOND
 
 NOW = 1_800_000_000 * SECOND
 TOLERANCE = 3 * DAY

@@ -16,7 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.content import (
+from holdfast.core.errors import (
+    HoldfastError,
+    InvalidContentError,
+    InvalidInputError,
+    InvalidMetadataError,
+    InvalidScopeError,
+)
+from holdfast.core.values import (
     COMPRESS_OVER_BYTES,
     MAX_CONTENT_BYTES,
     MAX_ID_CHARS,
@@ -32,13 +39,6 @@ from holdfast.core.content import (
     parse_json_object,
     same_json,
     unpack,
-)
-from holdfast.core.errors import (
-    HoldfastError,
-    InvalidContentError,
-    InvalidInputError,
-    InvalidMetadataError,
-    InvalidScopeError,
 )
 
 Text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))

@@ -7,8 +7,8 @@ from contextvars import copy_context
 
 import pytest
 
+from holdfast.core.clock import Deadline, check_deadline, current_deadline, watch, without_deadline
 from holdfast.core.errors import RequestTimeoutError
-from holdfast.core.times import Deadline, check_deadline, current_deadline, watch, without_deadline
 
 
 def test_without_a_deadline_the_items_are_gone_through_as_they_are() -> None:

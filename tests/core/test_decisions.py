@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.decisions import Decision, RecordFacts, decide, explain_decision, next_move, reason_for, windows
-from holdfast.core.holds import Held, Hold
-from holdfast.core.records import LIVE, NEXT, State, Subject
-from holdfast.core.rules import BIN, DEFAULTS, Life, resolve
-from holdfast.core.times import DAY
+from holdfast.core.decisions import (
+    Decision,
+    Held,
+    Hold,
+    Life,
+    RecordFacts,
+    decide,
+    explain_decision,
+    next_move,
+    reason_for,
+    windows,
+)
+from holdfast.core.records import BIN, LIVE, NEXT, State, Subject
+from holdfast.core.rules import DEFAULTS, resolve
+from holdfast.core.values import DAY
 
 NOW = 1_800_000_000 * 10**6
 Spans = st.none() | st.integers(1, 20).map(lambda n: n * DAY)

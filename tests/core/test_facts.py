@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.content import same_json
 from holdfast.core.records import Fact, holds_at, succession
+from holdfast.core.values import same_json
 
 Told = tuple[int, int | None, Any]
 

@@ -22,7 +22,7 @@ from holdfast.core.filters import (
     value_at,
     within,
 )
-from holdfast.core.times import moment
+from holdfast.core.values import moment
 
 CREATED = datetime(2026, 1, 15, 12, tzinfo=UTC)
 DOCUMENT = {

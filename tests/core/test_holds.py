@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.holds import Held, Hold, find_hold, is_tagged
+from holdfast.core.decisions import Held, Hold, find_hold, is_tagged
 
 Names = st.sampled_from(["a", "b", "ab"])
 Tags = st.sampled_from(["case=7", "legal", "open=true"])

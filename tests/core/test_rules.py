@@ -10,12 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidRuleError
-from holdfast.core.records import TYPES, MemoryType, Terms
+from holdfast.core.records import AUDIT, HISTORY, TYPES, MemoryType, Terms
 from holdfast.core.rules import (
-    AUDIT,
     DEFAULTS,
     EVERY,
-    HISTORY,
     EpisodicRetentionPolicy,
     Rule,
     Selection,
@@ -25,7 +23,7 @@ from holdfast.core.rules import (
     resolve,
     terms_to_dict,
 )
-from holdfast.core.times import DAY, FOREVER, SECOND, describe_duration
+from holdfast.core.values import DAY, FOREVER, SECOND, describe_duration
 
 KINDS = tuple(DEFAULTS)
 PARTS = ("user_id", "agent_id", "session_id", "memory_id")

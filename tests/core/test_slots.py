@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from effort import times
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot, slots_between
-from holdfast.core.times import DAY, SECOND, iso, moment, when
+from holdfast.core.values import DAY, SECOND, iso, moment, when
 
 MINUTE = 60 * SECOND
 BERLIN = "Europe/Berlin"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.times import DAY, EPOCH, SECOND, iso, moment, when
+from holdfast.core.values import DAY, EPOCH, SECOND, iso, moment, when
 
 Offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 Aware = st.datetimes(timezones=Offsets).filter(lambda time: 1 < time.year < 9999)

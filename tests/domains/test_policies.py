@@ -31,7 +31,7 @@ from holdfast.core.domains import (
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import MemoryType, Terms
 from holdfast.core.rules import Rule, Selection, labels_of, resolve
-from holdfast.core.times import DAY, iso, moment
+from holdfast.core.values import DAY, iso, moment
 
 some = settings(max_examples=times(50))
 policies = configs.map(lambda config: normalize(config, DEFAULT_POLICY))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.core.holds import Held, Hold
-from holdfast.core.rules import BIN, HISTORY, Life, Rule, resolve
-from holdfast.core.times import SECOND
+from holdfast.core.decisions import Held, Hold, Life
+from holdfast.core.records import BIN, HISTORY
+from holdfast.core.rules import Rule, resolve
+from holdfast.core.values import SECOND
 
 OWN = ("persona", "episodic")
 COLD = ("long_term", "structured")

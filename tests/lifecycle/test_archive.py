@@ -12,7 +12,6 @@ import raw
 from clocks import FakeClock
 from effort import soak, times
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.content import unpack
 from holdfast.core.errors import (
     ConflictError,
     LeaseLostError,
@@ -23,6 +22,7 @@ from holdfast.core.errors import (
     QuotaExceededError,
 )
 from holdfast.core.records import Subject
+from holdfast.core.values import unpack
 from lifecycle.soundness import check_sound, object_path, objects_of
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 import raw
 from clocks import FakeClock
 from effort import soak, times
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
 from holdfast.core.records import Subject
-from holdfast.core.times import moment
+from holdfast.core.values import moment
 from holdfast.lifecycle.audit import Audit
 from holdfast.storage.relational.audit import SqlAudit, append
 from holdfast.storage.relational.database import Database, Transaction

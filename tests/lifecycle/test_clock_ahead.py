@@ -12,7 +12,8 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.core.times import Seen, moment
+from holdfast.core.clock import Seen
+from holdfast.core.values import moment
 from homes import Homes
 from lifecycle.machine import Machine
 

@@ -10,11 +10,11 @@ from types import MappingProxyType
 import pytest
 
 from clocks import FakeClock
-from holdfast import Holdfast
-from holdfast.core import rules, version
-from holdfast.core.records import Terms
-from holdfast.core.rules import DEFAULTS, HISTORY
-from holdfast.core.times import DAY
+from holdfast import Holdfast, installation
+from holdfast.core import rules
+from holdfast.core.records import HISTORY, Terms
+from holdfast.core.rules import DEFAULTS
+from holdfast.core.values import DAY
 from holdfast.storage.relational import profiles
 from holdfast.storage.relational import rules as stored_rules
 
@@ -23,13 +23,13 @@ LONGER = {"episodic": Terms(archive_after=180 * DAY, delete_after=730 * DAY)}
 
 
 @contextmanager
-def defaults(changed: dict[str, Terms], number: str = version.VERSION) -> Iterator[None]:
+def defaults(changed: dict[str, Terms], number: str = installation.VERSION) -> Iterator[None]:
     """A version of Holdfast that has other defaults."""
     with pytest.MonkeyPatch.context() as patch:
         changes = MappingProxyType({**DEFAULTS, **changed})
         for module in (rules, profiles):
             patch.setattr(module, "DEFAULTS", changes)
-        for module in (version, profiles, stored_rules):
+        for module in (installation, profiles, stored_rules):
             patch.setattr(module, "VERSION", number)
         yield
 

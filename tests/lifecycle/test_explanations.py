@@ -7,7 +7,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, NotFoundError
-from holdfast.core.times import iso
+from holdfast.core.values import iso
 
 
 def now(holdfast: Holdfast) -> str:

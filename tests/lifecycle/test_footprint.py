@@ -10,7 +10,7 @@ from bench.footprint import TARGETS, measure, texts
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.content import unpack
+from holdfast.core.values import unpack
 from holdfast.lifecycle.sweeping.plan import Report
 from lifecycle.soundness import check_sound
 

@@ -11,10 +11,10 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.content import unpack
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
-from holdfast.core.holds import Hold
 from holdfast.core.records import Subject
+from holdfast.core.values import unpack
 from holdfast.lifecycle.holds import digest_of
 from lifecycle.soundness import check_sound
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import raw
 from clocks import FakeClock
 from holdfast import ClockError, Holdfast
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle.clock import ClockWatch
 from homes import on_sqlite
 

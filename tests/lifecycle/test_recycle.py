@@ -7,15 +7,9 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.content import unpack
-from holdfast.core.errors import (
-    AgentRemovedError,
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
-)
+from holdfast.core.errors import AgentRemovedError, ConflictError, InvalidInputError, NotFoundError, QuotaExceededError
 from holdfast.core.records import Subject
+from holdfast.core.values import unpack
 from lifecycle.soundness import check_sound
 
 KINDS = ("long_term", "persona", "episodic", "entity", "structured")

@@ -10,8 +10,8 @@ import pytest
 
 import raw
 from conformance.samples import NOW, Person, entry, message
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -23,10 +23,8 @@ from holdfast.core.errors import (
     NotFoundError,
     StaleError,
 )
-from holdfast.core.holds import Hold
-from holdfast.core.records import TYPES, Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.times import DAY, SECOND, iso
+from holdfast.core.records import BIN, TYPES, Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
+from holdfast.core.values import DAY, SECOND, iso
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sessions import roll
 from holdfast.ports.registry import RegistryStore

@@ -21,7 +21,7 @@ import pytest
 import raw
 from clocks import FakeClock
 from holdfast.core.errors import ClosedError, InvalidInputError, LeaseLostError
-from holdfast.core.times import SECOND, moment
+from holdfast.core.values import SECOND, moment
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL, SWEEPER, Leadership
 from holdfast.lifecycle.schedule.schedule import JOBS, Job, Runner, Schedule, take_back
 from holdfast.ports.work import Lease

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import IdSource
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import (
     ConflictError,
     HeldError,
@@ -25,10 +24,9 @@ from holdfast.core.errors import (
     LeaseLostError,
     NotFoundError,
 )
-from holdfast.core.holds import Hold
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject, Terms
-from holdfast.core.rules import BIN, HISTORY, Rule
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject, Terms
+from holdfast.core.rules import Rule
+from holdfast.core.values import DAY, SECOND, IdSource
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit

@@ -29,9 +29,9 @@ from clocks import FakeClock
 from effort import soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, HoldfastError, NotFoundError
-from holdfast.core.records import Subject, Terms
-from holdfast.core.rules import EVERY, HISTORY, Rule, days
-from holdfast.core.times import DAY, iso, moment, when
+from holdfast.core.records import HISTORY, Subject, Terms
+from holdfast.core.rules import EVERY, Rule, days
+from holdfast.core.values import DAY, iso, moment, when
 from holdfast.lifecycle.schedule import maintenance
 from homes import Homes
 from lifecycle.model import COLD, HOUR, LIVE, OWN, Model, Part, Thing, Window

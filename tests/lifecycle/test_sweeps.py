@@ -12,7 +12,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ClockError, InvalidInputError, LeaseLostError, PlanChangedError
 from holdfast.core.records import State
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle import archive, bulk_delete, recycle_bin
 from holdfast.lifecycle.clock import ClockWatch, is_too_much
 from holdfast.lifecycle.schedule.schedule import JOBS

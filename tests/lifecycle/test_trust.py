@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.client import Client
 from clocks import FakeClock
 from holdfast import ClockError, Holdfast
-from holdfast.core.times import DAY, SECOND, Seen, moment
+from holdfast.core.clock import Seen
+from holdfast.core.values import DAY, SECOND, moment
 from holdfast.edges.rest.app import build_app
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.lifecycle.clock import ClockWatch

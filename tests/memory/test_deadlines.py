@@ -10,9 +10,9 @@ import pytest
 
 from clocks import Counted
 from holdfast import Holdfast
+from holdfast.core.clock import Deadline
 from holdfast.core.errors import RequestTimeoutError
 from holdfast.core.records import Subject
-from holdfast.core.times import Deadline
 from holdfast.storage.relational.database import Database
 
 #: So many records and messages are gone through by each verb.

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from effort import times
 from holdfast import Holdfast
 from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamagedError
-from holdfast.core.times import iso
-from holdfast.core.version import SOFTWARE
+from holdfast.core.values import iso
+from holdfast.installation import SOFTWARE
 from holdfast.privacy.certificates.certificate import (
     Audited,
     read_certificate,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.content import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
 from holdfast.core.errors import InvalidContentError, InvalidInputError
 from holdfast.core.records import Fact, MemoryType, Record, Scope
+from holdfast.core.values import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
 from holdfast.recall import terms
 from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, split_record
 from holdfast.recall.summaries import extractive

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.content import to_json
 from holdfast.core.records import TYPES, Encoding, MemoryType, Record, Scope, State
+from holdfast.core.values import to_json
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.compaction import compact, expand

@@ -12,12 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from effort import times
-from holdfast.core.errors import (
-    InvalidInputError,
-    InvalidSettingsError,
-    SummarizerError,
-    SummarizerUnavailableError,
-)
+from holdfast.core.errors import InvalidInputError, InvalidSettingsError, SummarizerError, SummarizerUnavailableError
 from holdfast.ports.feed import Summarizer
 from holdfast.recall.summaries import open_summarizer
 from holdfast.recall.summaries.extractive import ExtractiveSummarizer

@@ -12,8 +12,8 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from holdfast.core.clock import watch
 from holdfast.core.errors import RequestTimeoutError
-from holdfast.core.times import watch
 from holdfast.edges.service.limits import Buckets, ConcurrencyLimit, Limits, RateLimit, SizeLimit, TimeLimit
 from holdfast.settings import read_settings
 from service.asking import LOOPBACK, REMOTE, Answer, ask, ask_async

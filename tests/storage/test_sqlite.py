@@ -16,10 +16,9 @@ import raw
 from conformance.samples import NOW, changed, message, move, new_id, there
 from effort import soak, times
 from holdfast import Holdfast
-from holdfast.core.content import pack
 from holdfast.core.errors import ClosedError, StorageError
 from holdfast.core.records import TYPES, MemoryType, Record, State
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND, pack
 from holdfast.storage.relational.conversations.history import SqlHistory
 from holdfast.storage.relational.conversations.short_term import SqlShortTerm
 from holdfast.storage.relational.database import Migration, migrations

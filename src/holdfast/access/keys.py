@@ -21,14 +21,12 @@ from holdfast.core.access import (
     check_bounds,
     check_key_tenant,
     check_rights,
-    told_rights,
+    list_rights,
 )
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import check_id, is_id
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, quote
 from holdfast.core.records import ALL
-from holdfast.core.times import SECOND, iso, moment
+from holdfast.core.values import SECOND, check_id, is_id, iso, moment
 from holdfast.ports.access import KeyStore
 
 _log = logging.getLogger("holdfast.access")
@@ -243,7 +241,7 @@ def _public(key: ApiKey) -> dict[str, Any]:
     """What the audit chain says of a key: nothing of its secret, and not which users it is for."""
     return {
         "name": key.name,
-        "rights": told_rights(key.rights),
+        "rights": list_rights(key.rights),
         "operator": key.tenant == ALL,
         "users": None if key.users is None else len(key.users),
         "agents": None if key.agents is None else sorted(key.agents),

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from holdfast.core.clock import without_deadline
 from holdfast.core.errors import (
     ClosedError,
     ConflictError,
@@ -30,7 +31,7 @@ from holdfast.core.errors import (
     RequestInProgressError,
     quote,
 )
-from holdfast.core.times import DAY, SECOND, without_deadline
+from holdfast.core.values import DAY, SECOND
 from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
 from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, seal, unseal
 

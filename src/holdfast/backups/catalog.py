@@ -27,6 +27,7 @@ from holdfast.backups.format import (
     trial_name,
 )
 from holdfast.backups.frames import Frame, FrameDamagedError, read_frames
+from holdfast.core.clock import SKEW
 from holdfast.core.errors import (
     HoldfastError,
     KeyMissingError,
@@ -38,7 +39,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import MemoryType, Rhythm, kind_of
-from holdfast.core.times import DAY, SKEW, iso
+from holdfast.core.values import DAY, iso
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import OtherKeyError, SealBrokenError, unseal
 from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring

@@ -31,7 +31,7 @@ from holdfast.backups.format import (
 )
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
 from holdfast.core.records import MemoryType, Subject
-from holdfast.core.version import SOFTWARE
+from holdfast.installation import SOFTWARE
 from holdfast.ports.backups import RowStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, seal

@@ -26,9 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import ObjectDamagedError, OtherKeyringError, StoreTooNewError
-from holdfast.core.times import iso, when
+from holdfast.core.values import iso, to_json, when
 from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, is_signature
 
 FORMAT: Final = 1

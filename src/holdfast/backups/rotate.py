@@ -32,9 +32,9 @@ from holdfast.backups.format import (
     write_index,
     write_manifest,
 )
+from holdfast.core.clock import Belief
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError
 from holdfast.core.packs import is_pack_name
-from holdfast.core.times import Belief
 from holdfast.privacy.ledger import Ledger
 
 _log = logging.getLogger("holdfast.backups")

@@ -17,7 +17,7 @@ from holdfast.backups.format import STORE_KEY, Manifest, is_named_after, name_ba
 from holdfast.backups.merge import Merge
 from holdfast.backups.restore import Check, Restored, check_version, docs_of, fill_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
-from holdfast.core.content import check_id
+from holdfast.core.clock import Belief
 from holdfast.core.errors import (
     ConfirmationNeededError,
     ConflictError,
@@ -30,7 +30,7 @@ from holdfast.core.errors import (
     StoreTooNewError,
 )
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, kind_of
-from holdfast.core.times import Belief
+from holdfast.core.values import check_id
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.access import begin_steps
 from holdfast.ports.backups import Origin, RowMerger, RowStore

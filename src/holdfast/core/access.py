@@ -11,10 +11,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import key_actor
-from holdfast.core.content import check_id, check_tenant
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import ALL
-from holdfast.core.times import iso
+from holdfast.core.values import check_id, check_tenant, iso
 
 MAX_BOUND: Final = 1_000
 MAX_NAME_CHARS: Final = 100
@@ -113,7 +112,7 @@ class ApiKey(NamedTuple):
             "key_id": self.id,
             "name": self.name,
             "tenant": self.tenant,
-            "rights": told_rights(self.rights),
+            "rights": list_rights(self.rights),
             "users": None if self.users is None else sorted(self.users),
             "agents": None if self.agents is None else sorted(self.agents),
             **{name: None if value is None else iso(value) for name, value in said.items()},
@@ -149,7 +148,7 @@ def check_key_tenant(tenant: object) -> str:
     return ALL if tenant == ALL else check_tenant(tenant)
 
 
-def told_rights(rights: Iterable[Right]) -> list[str]:
+def list_rights(rights: Iterable[Right]) -> list[str]:
     """Rights from the least to the most."""
     held = frozenset(rights)
     return [right.value for right in Right if right in held]

@@ -1,4 +1,4 @@
-"""What an audit entry can say: what was done, and who did it.
+"""What an audit entry says: what was done, to what, and who did it; and what is wrong with a chain of entries.
 
 The actor is an ambient value. Each edge sets it with ``acting_as`` around what it does for a caller, and whoever writes
 an entry reads it with ``current_actor``. Where no edge has set it, it is the author that the store was opened with.
@@ -11,10 +11,71 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError
+from holdfast.core.values import check_id
+
+#: In findings, in place of a chain: what is wrong with the checkpoints, or with the number of all entries.
+CHECKPOINTS: Final = "checkpoints"
+ALL_CHAINS: Final = "all chains"
+
+
+class Event(NamedTuple):
+    """Something that happened, to be put on a chain; it must not name the user."""
+
+    at: int
+    action: Action
+    item: str | None
+    """The record, session, rule, hold, agent or tool that it is about."""
+    detail: dict[str, Any]
+    """JSON values."""
+
+
+class Entry(NamedTuple):
+    """An event as it stands on a chain."""
+
+    chain: str
+    """The subject's pseudonym, in hex."""
+    seq: int
+    """Its place in the chain. Events that share an entry have the same place, and the same hash."""
+    at: int
+    action: str
+    actor: str
+    """Who did it: see ``core.audit``."""
+    item: str | None
+    detail: dict[str, Any]
+    hash: str
+
+
+class Finding(NamedTuple):
+    """Something wrong with the audit chain."""
+
+    chain: str
+    """Whose chain, by pseudonym; or ``CHECKPOINTS``, or ``ALL_CHAINS``."""
+    seq: int
+    """The place in the chain (or the checkpoint's number); 0 where it has none."""
+    problem: str
+
+
+class Checkpoint(NamedTuple):
+    """The heads of all chains at one moment, under one hash."""
+
+    no: int
+    at: int
+    chains: int
+    entries: int
+    root: bytes
+    hash: bytes
+
+
+class Sizes(NamedTuple):
+    """How much there is to verify."""
+
+    chains: int
+    entries: int
+    checkpoints: int
+
 
 PYTHON: Final = "python"
 CLI: Final = "cli"

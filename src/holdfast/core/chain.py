@@ -12,17 +12,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.content import json_problem
+from holdfast.core.audit import CHECKPOINTS, Action, Checkpoint, Entry, Event, Finding
 from holdfast.core.errors import InvalidInputError, StorageError, quote
+from holdfast.core.values import json_problem
 
 #: What the first entry of a chain, and the first checkpoint, go on from.
 GENESIS: Final = bytes(32)
-#: In findings, in place of a chain: what is wrong with the checkpoints, or with the number of all entries.
-CHECKPOINTS: Final = "checkpoints"
-ALL_CHAINS: Final = "all chains"
 
 _canonical: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=dict
@@ -30,17 +27,6 @@ _canonical: Final = json.JSONEncoder(
 _CUT_ACTION: Final = f'"{Action.AUDIT_CUT}"'.encode()
 #: One entry is about so many items at most.
 MOST_ITEMS: Final = 1_000
-
-
-class Event(NamedTuple):
-    """Something that happened, to be put on a chain; it must not name the user."""
-
-    at: int
-    action: Action
-    item: str | None
-    """The record, session, rule, hold, agent or tool that it is about."""
-    detail: dict[str, Any]
-    """JSON values."""
 
 
 class Draft(NamedTuple):
@@ -55,32 +41,6 @@ class Draft(NamedTuple):
     def ends(self) -> tuple[str | None, str | None]:
         """The item, and no other; of several, the first and the last in order, so that each can be looked up."""
         return (min(self.items), max(self.items)) if len(self.items) > 1 else (self.event.item, None)
-
-
-class Entry(NamedTuple):
-    """An event as it stands on a chain."""
-
-    chain: str
-    """The subject's pseudonym, in hex."""
-    seq: int
-    """Its place in the chain. Events that share an entry have the same place, and the same hash."""
-    at: int
-    action: str
-    actor: str
-    """Who did it: see ``core.audit``."""
-    item: str | None
-    detail: dict[str, Any]
-    hash: str
-
-
-class Finding(NamedTuple):
-    """Something wrong with the audit chain."""
-
-    chain: str
-    """Whose chain, by pseudonym; or ``CHECKPOINTS``, or ``ALL_CHAINS``."""
-    seq: int
-    """The place in the chain (or the checkpoint's number); 0 where it has none."""
-    problem: str
 
 
 class Link(NamedTuple):
@@ -113,25 +73,6 @@ class Head(NamedTuple):
     alias: bytes
     seq: int
     hash: bytes
-
-
-class Checkpoint(NamedTuple):
-    """The heads of all chains at one moment, under one hash."""
-
-    no: int
-    at: int
-    chains: int
-    entries: int
-    root: bytes
-    hash: bytes
-
-
-class Sizes(NamedTuple):
-    """How much there is to verify."""
-
-    chains: int
-    entries: int
-    checkpoints: int
 
 
 # --- texts and hashes ---------------------------------------------------------------------------------------------

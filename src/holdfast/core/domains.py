@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.rules import Selection, context_number
-from holdfast.core.times import DAY, iso, moment
+from holdfast.core.values import DAY, iso, moment
 
 #: The domains that have a policy each.
 DOMAINS: Final = ("memory", "rag")

@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.core.content import json_key, json_problem
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, quote
-from holdfast.core.times import moment
+from holdfast.core.values import json_key, json_problem, moment
 
 #: A value that is not there, as opposed to ``None``, which is JSON's null.
 MISSING: Final = object()

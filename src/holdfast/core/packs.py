@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import InvalidInputError, quote
+from holdfast.core.values import to_json
 
 #: About how much plain text one object holds.
 PACK_BYTES: Final = 1024 * 1024

@@ -8,9 +8,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
-from holdfast.core.content import agent_source, check_id, check_tenant, same_json
 from holdfast.core.errors import InvalidInputError, InvalidKindError, quote
-from holdfast.core.times import DAY, FOREVER, SECOND
+from holdfast.core.values import DAY, FOREVER, SECOND, agent_source, check_id, check_tenant, same_json
+
+#: What is removed stays in the recycle bin for so long.
+BIN: Final = 15 * DAY
+#: The conversations that ``add_message`` keeps; they age from their session's last activity.
+HISTORY: Final = "history"
+AUDIT: Final = "audit"
 
 
 class MemoryType(StrEnum):

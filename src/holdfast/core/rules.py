@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
+from holdfast.core.decisions import Life
 from holdfast.core.errors import InvalidRuleError, quote
-from holdfast.core.records import DURABLE, TYPES, MemoryType, Terms
-from holdfast.core.times import DAY, FOREVER, describe_duration
+from holdfast.core.records import AUDIT, DURABLE, HISTORY, TYPES, MemoryType, Terms
+from holdfast.core.values import DAY, FOREVER, describe_duration, to_json
 
 
 class Labels(NamedTuple):
@@ -71,11 +71,6 @@ class Selection(NamedTuple):
         return Selection(frozenset(sources), frozenset(sessions), frozenset(contexts))
 
 
-#: What is removed stays in the recycle bin for so long.
-BIN: Final = 15 * DAY
-#: The conversations that ``add_message`` keeps; they age from their session's last activity.
-HISTORY: Final = "history"
-AUDIT: Final = "audit"
 #: A rule for every durable kind; persona memory, which no clean-up touches, has to be named, and so have conversations.
 EVERY: Final = "*"
 _EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryType.PERSONA)
@@ -215,19 +210,6 @@ class Rule:
             and self.session_id in (None, session_id)
             and self.memory_id in (None, memory_id)
         )
-
-
-class Life(NamedTuple):
-    """What the rules that meet in one place come to; ``None`` is never."""
-
-    archive_after: int | None
-    delete_after: int | None
-    """The later of what removes and what keeps."""
-    keep_for: int | None
-    archive_by: str
-    """The rule that says so, in words."""
-    delete_by: str
-    keep_by: str | None
 
 
 def dump_defaults() -> str:

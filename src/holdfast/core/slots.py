@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.times import EPOCH, SECOND, moment, when
+from holdfast.core.values import EPOCH, SECOND, moment, when
 
 #: ``missed`` counts no further.
 MOST_MISSED: Final = 1_000

@@ -9,7 +9,7 @@ from holdfast.backups.catalog import Catalog, Damaged, describe_left_out, is_ahe
 from holdfast.backups.format import Manifest
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
-from holdfast.core.times import DAY, describe_duration, moment
+from holdfast.core.values import DAY, describe_duration, moment
 from holdfast.health.checks import Check, can_write, fail, nearest_existing, ok, run_check, warn
 from holdfast.settings import Settings
 from holdfast.storage.objects.urls import Place, read_place

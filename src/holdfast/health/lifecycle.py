@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.core.errors import HoldfastError, StorageError
-from holdfast.core.times import DAY, describe_duration, iso, moment
+from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.health.checks import Check, advice_of, fail, ok, run_check, warn
 from holdfast.health.keys import check_cold
 from holdfast.health.store_state import check_identity

@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 
 from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
 from holdfast.core.records import MIB
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND
 from holdfast.health.checks import Check, Status, advice_of, elapsed_ms, fail, ok, run_check, warn
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.health.store_state import check_lost

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import stored_size, to_json
 from holdfast.core.decisions import Decision
 from holdfast.core.errors import (
     ConflictError,
@@ -49,6 +48,7 @@ from holdfast.core.records import (
     State,
     Subject,
 )
+from holdfast.core.values import stored_size, to_json
 from holdfast.installation import upgrade_command
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore, Pack, PackStore

@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import CHECKPOINTS, GENESIS, Checkpoint, Event, Finding
-from holdfast.core.content import check_count
+from holdfast.core.audit import CHECKPOINTS, Action, Checkpoint, Event, Finding
+from holdfast.core.chain import GENESIS
+from holdfast.core.clock import Belief
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, quote
 from holdfast.core.records import Subject
-from holdfast.core.times import Belief, Clock, iso, moment
+from holdfast.core.values import Clock, check_count, iso, moment
 from holdfast.ports.audit import AuditStore
 from holdfast.results import AuditResult, SealResult
 

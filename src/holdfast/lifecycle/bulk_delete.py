@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import check_source
-from holdfast.core.decisions import RecordFacts, Window
+from holdfast.core.decisions import Hold, RecordFacts, Window, find_hold
 from holdfast.core.errors import HeldError
-from holdfast.core.holds import Hold, find_hold
-from holdfast.core.records import LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.times import describe_duration, iso
+from holdfast.core.records import BIN, LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import check_source, describe_duration, iso
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.ports.access import begin_steps
 from holdfast.ports.conversations import History

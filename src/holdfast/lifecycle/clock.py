@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
+from holdfast.core.audit import Action, Event
+from holdfast.core.clock import BORNE_OUT, SKEW, Belief, Seen, believe, sight
 from holdfast.core.decisions import BIN_REASON, reason_for, split_window, windows
 from holdfast.core.errors import ClockError, HoldfastError
 from holdfast.core.records import State
-from holdfast.core.times import BORNE_OUT, SECOND, SKEW, Belief, Seen, believe, describe_duration, iso, sight
+from holdfast.core.values import SECOND, describe_duration, iso
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, add_up
 from holdfast.ports.registry import RegistryReader

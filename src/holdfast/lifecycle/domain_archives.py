@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from holdfast.core.content import is_id
 from holdfast.core.domains import check_domain, check_resources
 from holdfast.core.errors import (
     InvalidInputError,
@@ -25,7 +24,7 @@ from holdfast.core.errors import (
     ObjectMissingError,
     quote,
 )
-from holdfast.core.times import iso
+from holdfast.core.values import is_id, iso
 from holdfast.ports.access import begin_steps
 from holdfast.ports.objects import ObjectStore
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action, acting_as, check_author
-from holdfast.core.chain import Event
-from holdfast.core.decisions import RecordFacts, windows
+from holdfast.core.audit import Action, Event, acting_as, check_author
+from holdfast.core.decisions import Life, RecordFacts, find_hold, windows
 from holdfast.core.domains import (
     DEFAULT_POLICY,
     DOMAINS,
@@ -42,10 +41,9 @@ from holdfast.core.errors import (
     StoreTooNewError,
     quote,
 )
-from holdfast.core.holds import find_hold
 from holdfast.core.records import State, Terms
-from holdfast.core.rules import EVERY, Life, Rule, Selection, labels_of, resolve, terms_to_dict
-from holdfast.core.times import DAY, iso, moment
+from holdfast.core.rules import EVERY, Rule, Selection, labels_of, resolve, terms_to_dict
+from holdfast.core.values import DAY, iso, moment
 from holdfast.lifecycle.domain_archives import DomainArchives, check_note
 from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS

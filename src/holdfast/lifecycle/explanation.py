@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core.audit import Action
-from holdfast.core.chain import Entry as AuditEntry
-from holdfast.core.decisions import Decision, RecordFacts, explain_decision, next_move
-from holdfast.core.holds import Hold
-from holdfast.core.records import LIVE, TYPES, Archive, MemoryType, Record, Scope, State
-from holdfast.core.rules import HISTORY, Life
-from holdfast.core.times import DAY, Belief, describe_duration, iso, moment
+from holdfast.core.audit import Entry as AuditEntry
+from holdfast.core.clock import Belief
+from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, explain_decision, next_move
+from holdfast.core.records import HISTORY, LIVE, TYPES, Archive, MemoryType, Record, Scope, State
+from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.lifecycle.holds import as_held, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS

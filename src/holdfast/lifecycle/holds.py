@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.audit import Action, acting_as, check_author
-from holdfast.core.chain import Event
-from holdfast.core.content import check_content, check_id, is_id, to_json
+from holdfast.core.audit import Action, Event, acting_as, check_author
+from holdfast.core.decisions import Held, Hold
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
-from holdfast.core.holds import Held, Hold
 from holdfast.core.records import Record, Subject
-from holdfast.core.times import iso
+from holdfast.core.values import check_content, check_id, is_id, iso, to_json
 from holdfast.lifecycle.registry import TOOL
 from holdfast.ports.conversations import Turn
 from holdfast.ports.stores import Stores

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.core.records import Cause, State
-from holdfast.core.times import DAY, moment
+from holdfast.core.values import DAY, moment
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.schedule.maintenance import Maintenance
 from holdfast.lifecycle.schedule.schedule import Schedule

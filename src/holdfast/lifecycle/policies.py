@@ -8,22 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from holdfast.core.audit import Action, acting_as, check_author
-from holdfast.core.chain import Event
-from holdfast.core.content import check_id, is_id
+from holdfast.core.audit import Action, Event, acting_as, check_author
+from holdfast.core.decisions import Life
 from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
-from holdfast.core.records import MemoryType, Scope, Terms
-from holdfast.core.rules import (
-    AUDIT,
-    EVERY,
-    EpisodicRetentionPolicy,
-    Life,
-    Rule,
-    check_ruled,
-    check_terms,
-    days,
-    terms_to_dict,
-)
+from holdfast.core.records import AUDIT, MemoryType, Scope, Terms
+from holdfast.core.rules import EVERY, EpisodicRetentionPolicy, Rule, check_ruled, check_terms, days, terms_to_dict
+from holdfast.core.values import check_id, is_id
 from holdfast.lifecycle.previews import Preview, Previews, rule_to_dict
 from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.rules import RuleStore

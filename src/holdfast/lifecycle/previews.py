@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
-from holdfast.core.decisions import RecordFacts, Window, windows
-from holdfast.core.holds import Held, Hold, find_hold
-from holdfast.core.records import State, Terms
-from holdfast.core.rules import HISTORY, Life, Rule, resolve, terms_to_dict
-from holdfast.core.times import iso
+from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window, find_hold, windows
+from holdfast.core.records import HISTORY, State, Terms
+from holdfast.core.rules import Rule, resolve, terms_to_dict
+from holdfast.core.values import iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.rules import DueStore, Named, Profile, Share
 from holdfast.ports.stores import Stores

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from holdfast.core.content import check_id
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import TYPES, MemoryType, Subject, Usage, kind_of
+from holdfast.core.values import check_id
 from holdfast.ports.records import QuotaStore
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any, Final, cast
 
-from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -20,7 +19,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import Cause, MemoryType, Move, Outcome, Record, Scope, State, Subject
-from holdfast.core.times import DAY, iso
+from holdfast.core.values import DAY, check_count, check_id, iso
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
 from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore

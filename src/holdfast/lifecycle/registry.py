@@ -10,12 +10,10 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, cast
 
-from holdfast.core.content import check_content, check_id, check_metadata
 from holdfast.core.decisions import BIN_REASON, removal_reason
 from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
-from holdfast.core.records import MemoryType, State, Subject
-from holdfast.core.rules import HISTORY
-from holdfast.core.times import iso
+from holdfast.core.records import HISTORY, MemoryType, State, Subject
+from holdfast.core.values import check_content, check_id, check_metadata, iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
 from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.conversations import WindowEnd

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol
 
-from holdfast.core.content import check_count, check_id
 from holdfast.core.errors import (
     ConflictError,
     HeldError,
@@ -18,9 +17,8 @@ from holdfast.core.errors import (
     SummarizerError,
     quote,
 )
-from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.times import SECOND, iso
+from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import SECOND, check_count, check_id, iso
 from holdfast.ports.conversations import History, Session, ShortTermStore
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.work import Lease

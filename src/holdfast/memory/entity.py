@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.content import UNSAID, Origin, check_content, check_count, check_id, check_metadata, dump_json, is_id
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -19,7 +18,18 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
-from holdfast.core.times import iso, moment
+from holdfast.core.values import (
+    UNSAID,
+    Origin,
+    check_content,
+    check_count,
+    check_id,
+    check_metadata,
+    dump_json,
+    is_id,
+    iso,
+    moment,
+)
 from holdfast.lifecycle.bulk_delete import counted
 from holdfast.memory.records import Draft, DurableRecords, clear_kind
 from holdfast.memory.services import Services

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.content import (
+from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
+from holdfast.core.records import ALL, MemoryType, Message, Record
+from holdfast.core.values import (
     MAX_DERIVED_FROM,
     MAX_QUERY_BYTES,
+    SECOND,
     UNSAID,
     Origin,
     check_content,
@@ -16,10 +19,9 @@ from holdfast.core.content import (
     check_metadata,
     dump_json,
     is_id,
+    iso,
+    moment,
 )
-from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
-from holdfast.core.records import ALL, MemoryType, Message, Record
-from holdfast.core.times import SECOND, iso, moment
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, DurableRecords
 from holdfast.ports.records import Added

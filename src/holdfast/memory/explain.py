@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-from holdfast.core.content import is_id
-from holdfast.core.decisions import reason_for
+from holdfast.core.decisions import Hold, Life, reason_for
 from holdfast.core.errors import NotFoundError, quote
-from holdfast.core.holds import Hold
 from holdfast.core.records import (
+    BIN,
+    HISTORY,
     LIVE,
     OWN,
     TYPES,
@@ -23,8 +23,8 @@ from holdfast.core.records import (
     Terms,
     Usage,
 )
-from holdfast.core.rules import BIN, DEFAULTS, HISTORY, Labels, Life, Rule, labels_of, terms_to_dict
-from holdfast.core.times import DAY, SECOND, describe_duration, iso
+from holdfast.core.rules import DEFAULTS, Labels, Rule, labels_of, terms_to_dict
+from holdfast.core.values import DAY, SECOND, describe_duration, is_id, iso
 from holdfast.lifecycle.explanation import Links, explain_gone, explain_message, explain_record, explain_waiting
 from holdfast.lifecycle.holds import as_held_message, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict

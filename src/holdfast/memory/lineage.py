@@ -6,12 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.core.content import is_id
-from holdfast.core.decisions import RecordFacts
+from holdfast.core.decisions import RecordFacts, find_hold
 from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
-from holdfast.core.holds import find_hold
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
+from holdfast.core.values import is_id
 from holdfast.lifecycle.bulk_delete import descendants, recycle_together
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move

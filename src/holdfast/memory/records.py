@@ -7,17 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from holdfast.core.content import UNSAID, Origin, agent_source, check_content, is_id
-from holdfast.core.errors import (
-    ConflictError,
-    HeldError,
-    InvalidKindError,
-    NotFoundError,
-    StaleError,
-    quote,
-)
+from holdfast.core.errors import ConflictError, HeldError, InvalidKindError, NotFoundError, StaleError, quote
 from holdfast.core.filters import Filter
 from holdfast.core.records import (
+    BIN,
     LIVE,
     TYPES,
     Archive,
@@ -34,8 +27,7 @@ from holdfast.core.records import (
     State,
     Subject,
 )
-from holdfast.core.rules import BIN
-from holdfast.core.times import iso
+from holdfast.core.values import UNSAID, Origin, agent_source, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services

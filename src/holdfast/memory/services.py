@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.core.content import MAX_CONTENT_BYTES, IdSource, name_in_logs
 from holdfast.core.records import Scope, State, Subject
-from holdfast.core.times import Clock, moment
+from holdfast.core.values import MAX_CONTENT_BYTES, Clock, IdSource, moment, name_in_logs
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from holdfast.core.content import check_content, check_count, check_id, check_metadata, is_id
 from holdfast.core.errors import HoldfastError, InvalidContentError, InvalidInputError, quote
 from holdfast.core.records import TYPES, MemoryType, Message, Scope
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND, check_content, check_count, check_id, check_metadata, is_id
 from holdfast.lifecycle.sessions import message_to_dict, roll
 from holdfast.memory.explain import short_term_life
 from holdfast.memory.services import Services

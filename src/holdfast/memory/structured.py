@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast.core.content import UNSAID, Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -19,6 +18,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
 from holdfast.core.records import MemoryType, Record, Subject
+from holdfast.core.values import UNSAID, Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.bulk_delete import counted
 from holdfast.memory.records import Draft, DurableRecords, clear_kind, memory_result

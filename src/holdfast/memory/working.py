@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core.content import check_content, check_metadata
 from holdfast.core.records import TYPES, MemoryType, Message, Scope, Usage
+from holdfast.core.values import check_content, check_metadata
 from holdfast.memory.services import Services
 from holdfast.ports.access import begin_steps
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.core.decisions import excess, prune_count, refuse
 from holdfast.core.errors import StoreAwayError, StoreBusyError
-from holdfast.core.holds import excess, prune_count, refuse
 from holdfast.core.records import TYPES, MemoryType, Message, Scope, Subject, Usage
 from holdfast.ports.subjects import MARK_DAYS, ErasureMark
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from holdfast.core.access import ApiKey
-from holdfast.core.chain import Event
+from holdfast.core.audit import Event
 
 
 class Claim(NamedTuple):

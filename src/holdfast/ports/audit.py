@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from holdfast.core.chain import Checkpoint, Event, Finding, Sizes
-from holdfast.core.chain import Entry as AuditEntry
+from holdfast.core.audit import Checkpoint, Event, Finding, Sizes
+from holdfast.core.audit import Entry as AuditEntry
 from holdfast.core.records import Subject
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.core.holds import Hold
+from holdfast.core.decisions import Hold
 from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
 from holdfast.ports.work import Lease
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import State, Subject
-from holdfast.core.times import iso
+from holdfast.core.values import iso
 from holdfast.ports.work import Lease
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.core.chain import Event
-from holdfast.core.decisions import RecordFacts, Window
-from holdfast.core.holds import Held, Hold
+from holdfast.core.audit import Event
+from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window
 from holdfast.core.records import Scope, State, Subject, Terms
-from holdfast.core.rules import Labels, Life, Rule
+from holdfast.core.rules import Labels, Rule
 from holdfast.ports.conversations import Session
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.core.chain import Event
-from holdfast.core.times import Seen
+from holdfast.core.audit import Event
+from holdfast.core.clock import Seen
 
 
 class Lease(NamedTuple):

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
+from holdfast.core.values import to_json
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.signatures import SigningKeys

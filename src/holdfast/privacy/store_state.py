@@ -13,9 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import KeyringError, StoreLostError
-from holdfast.core.times import iso
+from holdfast.core.values import iso, to_json
 from holdfast.ports.access import Identity, IdentityStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring

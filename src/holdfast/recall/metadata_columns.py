@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.core.clock import check_deadline, watch
 from holdfast.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
 from holdfast.core.records import MemoryType
-from holdfast.core.times import check_deadline, watch
 from holdfast.recall.arrays import GrowingArray
 from holdfast.recall.batches import Batch
 

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from holdfast.core.content import to_json
+from holdfast.core.clock import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import TYPES, Encoding, Kind, MemoryType, Message, Record, Scope, State, Subject
-from holdfast.core.times import check_deadline, watch, without_deadline
+from holdfast.core.values import to_json
 from holdfast.ports.feed import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors
 from holdfast.recall import terms
 from holdfast.recall.arrays import no_garbage_collection, release_free_memory

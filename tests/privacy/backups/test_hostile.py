@@ -9,7 +9,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, UnauthenticatedError
-from holdfast.core.content import json_problem
+from holdfast.core.values import json_problem
 from homes import Homes
 
 

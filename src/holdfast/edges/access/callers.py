@@ -17,8 +17,8 @@ from anyio import to_thread
 
 from holdfast.access.keys import Access
 from holdfast.core.access import LOCAL, ApiKey, Principal
+from holdfast.core.clock import check_deadline, without_deadline
 from holdfast.core.errors import InvalidScopeError, RateLimitedError, UnauthenticatedError
-from holdfast.core.times import check_deadline, without_deadline
 from holdfast.edges.access.gate import Gate
 from holdfast.engine import Holdfast
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.access import Principal, Right, told_rights
-from holdfast.core.content import check_id, check_tenant
+from holdfast.core.access import Principal, Right, list_rights
 from holdfast.core.errors import ForbiddenError
 from holdfast.core.records import ALL
+from holdfast.core.values import check_id, check_tenant
 from holdfast.edges.access.memory import BoundedMemory
 from holdfast.engine import Holdfast
 
@@ -86,5 +86,5 @@ class Gate:
 
     def _check_right(self, right: Right) -> None:
         if not self.principal.allows(right):
-            has = ", ".join(told_rights(self.principal.rights)) or "none"
+            has = ", ".join(list_rights(self.principal.rights)) or "none"
             raise ForbiddenError(f"this needs the right {right.value!r}; the key has: {has}")

@@ -13,9 +13,9 @@ from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.access import Principal, Right
-from holdfast.core.content import Origin, agent_of, is_id
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
 from holdfast.core.records import OWN, TYPES, Kind, State, Usage
+from holdfast.core.values import Origin, agent_of, is_id
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import read_bundle
 from holdfast.manager import Content

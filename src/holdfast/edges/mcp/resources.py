@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import Resource, ResourceTemplate
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.records import DURABLE
+from holdfast.core.values import to_json
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.tools import Defaults, read_input
 from holdfast.edges.operations.catalog import OPERATIONS

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from holdfast.core.access import Principal, Right
 from holdfast.core.audit import MCP
-from holdfast.core.content import check_id, to_json
 from holdfast.core.errors import InvalidInputError, InvalidKindError, InvalidScopeError
 from holdfast.core.records import MemoryType
+from holdfast.core.values import check_id, to_json
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.errors import publish
 from holdfast.edges.operations.models import Input

@@ -8,19 +8,10 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.core.content import MAX_TOP_K
+from holdfast.core.values import MAX_TOP_K
 from holdfast.edges.access.memory import BoundedMemory
 from holdfast.edges.operations.memories import DerivedFrom, NewMetadata, Source
-from holdfast.edges.operations.models import (
-    AgentId,
-    Answer,
-    Id,
-    Input,
-    Scoped,
-    SessionId,
-    UserId,
-    example,
-)
+from holdfast.edges.operations.models import AgentId, Answer, Id, Input, Scoped, SessionId, UserId, example
 from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.outputs import list_of, page_of
 from holdfast.edges.operations.pagination import Paged

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from holdfast.core.access import Right, told_rights
-from holdfast.core.content import MAX_ID_CHARS
+from holdfast.core.access import Right, list_rights
 from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
+from holdfast.core.values import MAX_ID_CHARS
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import (
     Answer,
@@ -325,7 +325,7 @@ def get_me(gate: Gate, _asked: Nothing) -> Any:
         "key_id": principal.key_id,
         "tenant": gate.tenant_id,
         "operator": principal.is_operator,
-        "rights": told_rights(right for right in Right if principal.allows(right)),
+        "rights": list_rights(right for right in Right if principal.allows(right)),
         "users": None if principal.users is None else sorted(principal.users),
         "agents": None if principal.agents is None else sorted(principal.agents),
     }

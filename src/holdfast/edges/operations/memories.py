@@ -7,18 +7,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.core.content import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.core.records import MemoryType
-from holdfast.edges.operations.models import (
-    Answer,
-    Id,
-    Kind,
-    KindName,
-    Metadata,
-    OneMemory,
-    Scoped,
-    example,
-)
+from holdfast.core.values import MAX_DERIVED_FROM, MAX_TOP_K
+from holdfast.edges.operations.models import Answer, Id, Kind, KindName, Metadata, OneMemory, Scoped, example
 from holdfast.edges.operations.operation import Brief, Group, Reach
 from holdfast.edges.operations.outputs import list_of, page_of
 from holdfast.edges.operations.pagination import Paged

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from holdfast.core.content import MAX_ID_CHARS, json_problem, to_json
 from holdfast.core.records import MemoryType
+from holdfast.core.values import MAX_ID_CHARS, json_problem, to_json
 from holdfast.edges.operations.validation_errors import NOT_JSON, SEND_JSON
 
 MEMORY_ID: Final = "0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77"

@@ -7,8 +7,8 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import Field
 
 from holdfast.core.access import Right
-from holdfast.core.content import check_id
 from holdfast.core.errors import ConfirmationNeededError
+from holdfast.core.values import check_id
 from holdfast.edges.operations.models import (
     MEMORY_ID,
     Answer,

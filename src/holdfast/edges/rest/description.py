@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from holdfast.core.content import MAX_ID_CHARS
+from holdfast.core.values import MAX_ID_CHARS
 from holdfast.edges.access.callers import TENANT_HEADER
 from holdfast.edges.operations.catalog import GROUPS
 from holdfast.edges.rest.errors import Problem

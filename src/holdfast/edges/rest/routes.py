@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.access.replies import Replies
 from holdfast.core.access import Right
-from holdfast.core.content import to_json
 from holdfast.core.errors import ForbiddenError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
+from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.models import Input

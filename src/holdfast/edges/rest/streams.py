@@ -23,8 +23,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.core.access import Principal
-from holdfast.core.content import to_json
 from holdfast.core.errors import HoldfastError
+from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Shares
 from holdfast.edges.operations.errors import publish
 from holdfast.edges.rest.errors import failed, respond

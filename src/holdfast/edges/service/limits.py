@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.core.clock import Deadline
 from holdfast.core.errors import InvalidInputError, RateLimitedError, RequestTimeoutError, RequestTooLargeError, quote
 from holdfast.core.records import MIB
-from holdfast.core.times import Deadline
 from holdfast.edges.service.asgi import header, refuse, secret_of
 from holdfast.settings import Settings
 

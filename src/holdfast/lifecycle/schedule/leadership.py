@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND
 from holdfast.ports.work import Lease, LeaseStore
 
 _log = logging.getLogger("holdfast.leadership")

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.core.clock import Belief
 from holdfast.core.errors import (
     ClockError,
     HoldfastError,
@@ -18,9 +19,8 @@ from holdfast.core.errors import (
     StoreAwayError,
     StoreTooNewError,
 )
-from holdfast.core.records import DURABLE, MemoryType, Scope, State
-from holdfast.core.rules import AUDIT, HISTORY
-from holdfast.core.times import DAY, FOREVER, Belief, iso, moment, when
+from holdfast.core.records import AUDIT, DURABLE, HISTORY, MemoryType, Scope, State
+from holdfast.core.values import DAY, FOREVER, iso, moment, when
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.clock import ClockTrust, find_waiting
 from holdfast.lifecycle.domains import Domains

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import SCHEDULE, acting_as
-from holdfast.core.content import dump_json
+from holdfast.core.clock import SKEW
 from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
 from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
-from holdfast.core.times import SECOND, SKEW, Clock, iso, moment
+from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.work import JobRow, JobStore, Lease

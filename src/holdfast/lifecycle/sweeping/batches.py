@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
-from holdfast.core.records import TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
-from holdfast.core.rules import BIN, HISTORY
+from holdfast.core.records import BIN, HISTORY, TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
 from holdfast.lifecycle.archive import Archives, Kept
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, add_up
 from holdfast.ports.conversations import History

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import RecordFacts, Window, split_window, windows
-from holdfast.core.records import State, Subject
-from holdfast.core.rules import HISTORY, Life
+from holdfast.core.decisions import Life, RecordFacts, Window, split_window, windows
+from holdfast.core.records import HISTORY, State, Subject
 from holdfast.ports.rules import Census, DueStore, Profile
 
 #: Of whom more than this is due at once, the records are read in the order in which they lie.

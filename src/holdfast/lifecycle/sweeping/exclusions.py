@@ -6,10 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.decisions import Decision, RecordFacts, decide
-from holdfast.core.holds import Hold
-from holdfast.core.records import OWN, State, Subject
-from holdfast.core.rules import HISTORY, Life
+from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, decide
+from holdfast.core.records import HISTORY, OWN, State, Subject
 from holdfast.lifecycle.clock import MANY, is_too_much
 from holdfast.lifecycle.sweeping.due import DueRecords
 from holdfast.lifecycle.sweeping.plan import NeedsConfirmation

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
-from holdfast.core.content import to_json
+from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import State
-from holdfast.core.times import Belief, iso
+from holdfast.core.values import iso, to_json
 
 #: What is done to a record, in the words of reports, by the state that it leads to.
 ACTIONS = {

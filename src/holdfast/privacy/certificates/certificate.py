@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.times import iso
-from holdfast.core.version import SOFTWARE
+from holdfast.core.values import iso, to_json
+from holdfast.installation import SOFTWARE
 from holdfast.privacy.erasure import PlaceCount
 from holdfast.privacy.keys.signatures import SigningKey, is_signature, public_id
 from holdfast.privacy.ledger import Erased

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action
-from holdfast.core.content import check_count, is_id
 from holdfast.core.errors import (
     HoldfastError,
     InvalidInputError,
@@ -18,6 +17,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import Subject
+from holdfast.core.values import check_count, is_id
 from holdfast.ports.audit import AuditStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificate import (

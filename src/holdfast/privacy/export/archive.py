@@ -13,8 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
-from holdfast.core.times import when
+from holdfast.core.values import to_json, when
 from holdfast.privacy.export.readers import LEFT_OUT, PARTS, File, Part, Person
 from holdfast.privacy.export.rows import Line, encode, line_schema
 

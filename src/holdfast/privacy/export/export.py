@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
-from holdfast.core.content import check_id, name_in_logs
 from holdfast.core.errors import (
     InvalidInputError,
     NotFoundError,
@@ -21,7 +20,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import MemoryType, Subject
-from holdfast.core.times import iso
+from holdfast.core.values import check_id, iso, name_in_logs
 from holdfast.privacy.export.archive import Contents, ExportWriter, Progress
 from holdfast.privacy.export.readers import PARTS, Part, Person, Sources, read_memories
 from holdfast.privacy.export.rows import Line

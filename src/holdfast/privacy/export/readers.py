@@ -11,13 +11,7 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from holdfast.core.errors import (
-    HoldfastError,
-    KeyMissingError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    StaleError,
-)
+from holdfast.core.errors import HoldfastError, KeyMissingError, ObjectDamagedError, ObjectMissingError, StaleError
 from holdfast.core.packs import Packed
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Message, Record, Scope, Subject
 from holdfast.lifecycle.archive import Archives

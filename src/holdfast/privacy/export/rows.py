@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
-from holdfast.core.holds import Hold
+from holdfast.core.decisions import Hold
 from holdfast.core.records import DURABLE, TYPES, Fact, Message, Record, Scope, State
 from holdfast.core.rules import Rule, terms_to_dict
-from holdfast.core.times import iso
+from holdfast.core.values import iso, to_json
 from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.ports.conversations import ShortWindow

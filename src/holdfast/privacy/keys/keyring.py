@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import (
     ConflictError,
     KeyMissingError,
@@ -27,7 +26,7 @@ from holdfast.core.errors import (
     ObjectMissingError,
     StaleError,
 )
-from holdfast.core.times import iso
+from holdfast.core.values import iso, to_json
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, new_key, seal, unseal
 from holdfast.privacy.keys.master import MasterKey, make_master, master_reader, read_previous

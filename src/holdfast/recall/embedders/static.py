@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.core.clock import watch
 from holdfast.core.errors import EmbedderError
-from holdfast.core.times import watch
 from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders.unit_vectors import clean_text
 

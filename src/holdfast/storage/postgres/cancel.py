@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psycopg
 
-from holdfast.core.times import current_deadline
+from holdfast.core.clock import current_deadline
 
 #: How long it may take to reach the server with the wish to cancel.
 _SECONDS: Final = 5.0

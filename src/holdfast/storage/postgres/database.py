@@ -17,9 +17,9 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.core.audit import PYTHON
+from holdfast.core.clock import check_deadline, current_deadline
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
 from holdfast.core.records import Subject
-from holdfast.core.times import check_deadline, current_deadline
 from holdfast.storage.postgres.cancel import cancelled_in_time
 from holdfast.storage.postgres.connect import prepare_schema, quoted
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of

@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import count
 from typing import Final, NamedTuple
 
-from holdfast.core.access import ApiKey, Right, told_rights
-from holdfast.core.chain import Event
-from holdfast.core.content import IdSource, to_json
+from holdfast.core.access import ApiKey, Right, list_rights
+from holdfast.core.audit import Event
 from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND, IdSource, to_json
 from holdfast.ports.access import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Bindings, Database, Names, Question, R, RowType, Transaction
@@ -61,7 +60,7 @@ class SqlKeys:
 
     def add(self, key: ApiKey, hashed: bytes, event: Event) -> None:
         with self._database.write() as tx:
-            bounds = (to_json(told_rights(key.rights)), _listed(key.users), _listed(key.agents))
+            bounds = (to_json(list_rights(key.rights)), _listed(key.users), _listed(key.agents))
             tx.run(SQL["add"], (key.id, key.tenant, key.name, *bounds, key.created_at, key.expires_at, hashed))
             _note(tx, key, event)
 

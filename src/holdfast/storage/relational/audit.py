@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import current_actor, is_own_actor, names_user
-from holdfast.core.chain import (
+from holdfast.core.audit import (
     ALL_CHAINS,
-    GENESIS,
-    Chain,
     Checkpoint,
     Entry,
     Event,
     Finding,
+    Sizes,
+    current_actor,
+    is_own_actor,
+    names_user,
+)
+from holdfast.core.chain import (
+    GENESIS,
+    Chain,
     Head,
     Link,
     Seal,
-    Sizes,
     Walk,
     check_chain,
     check_checkpoints,

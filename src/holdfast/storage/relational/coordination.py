@@ -10,11 +10,11 @@ import secrets
 import socket
 from typing import Any, Final
 
-from holdfast.core.chain import Event
-from holdfast.core.content import parse_json_object, to_json
+from holdfast.core.audit import Event
+from holdfast.core.clock import Seen, sight
 from holdfast.core.errors import LeaseLostError
 from holdfast.core.records import Subject
-from holdfast.core.times import SECOND, Seen, sight
+from holdfast.core.values import SECOND, parse_json_object, to_json
 from holdfast.ports.access import Identity
 from holdfast.ports.work import JobRow, Lease
 from holdfast.storage.relational.audit import append

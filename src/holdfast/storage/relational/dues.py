@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from holdfast.core.content import to_json
-from holdfast.core.decisions import RecordFacts, Window
-from holdfast.core.holds import Held, find_hold
-from holdfast.core.records import State, Subject
-from holdfast.core.rules import HISTORY, resolve
-from holdfast.core.times import SECOND
+from holdfast.core.decisions import Held, RecordFacts, Window, find_hold
+from holdfast.core.records import HISTORY, State, Subject
+from holdfast.core.rules import resolve
+from holdfast.core.values import SECOND, to_json
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.core.content import to_json
 from holdfast.core.records import Fact, Scope, Subject, succession
+from holdfast.core.values import to_json
 from holdfast.storage.relational.database import Database, Names
 from holdfast.storage.relational.records import refuse_removed_agents
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from holdfast.core.content import unpack
 from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
+from holdfast.core.values import unpack
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.moves import find_standing, known_model, model_code

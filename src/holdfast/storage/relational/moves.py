@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import to_json
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Held, Hold, excess, find_hold, prune_count
 from holdfast.core.errors import ConflictError
-from holdfast.core.holds import Held, Hold, excess, find_hold, prune_count
-from holdfast.core.records import LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
-from holdfast.core.rules import BIN, HISTORY
+from holdfast.core.records import BIN, HISTORY, LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Names, Transaction

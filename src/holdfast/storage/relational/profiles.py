@@ -12,21 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from holdfast.core.content import to_json
+from holdfast.core.decisions import Life
 from holdfast.core.errors import RulesChangedError
 from holdfast.core.records import Scope, Subject, Terms
-from holdfast.core.rules import (
-    DEFAULTS,
-    Labels,
-    Life,
-    Rule,
-    Selection,
-    dump_defaults,
-    labels_of,
-    load_defaults,
-    resolve,
-)
-from holdfast.core.version import VERSION
+from holdfast.core.rules import DEFAULTS, Labels, Rule, Selection, dump_defaults, labels_of, load_defaults, resolve
+from holdfast.core.values import to_json
+from holdfast.installation import VERSION
 from holdfast.storage.relational.database import Names, Transaction
 
 SQL: Final = Names("rules")

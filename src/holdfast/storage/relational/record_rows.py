@@ -11,11 +11,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import agent_of, agent_source, is_packed, pack, parse_json_object, to_json, unpack
-from holdfast.core.decisions import RecordFacts
-from holdfast.core.holds import Held
+from holdfast.core.clock import check_deadline
+from holdfast.core.decisions import Held, RecordFacts
 from holdfast.core.records import TYPES, Record, Scope, State, Subject
-from holdfast.core.times import check_deadline
+from holdfast.core.values import agent_of, agent_source, is_packed, pack, parse_json_object, to_json, unpack
 from holdfast.ports.records import Written
 from holdfast.storage.relational.database import NOBODY, Database, Transaction
 from holdfast.storage.relational.scopes import SQL, all_keys

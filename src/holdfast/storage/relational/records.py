@@ -8,24 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
-from holdfast.core.decisions import RecordFacts
+from holdfast.core.decisions import Hold, RecordFacts, excess, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.holds import Hold, excess, refuse
-from holdfast.core.records import (
-    LIVE,
-    TYPES,
-    Encoding,
-    Entry,
-    Kind,
-    Move,
-    Outcome,
-    Record,
-    Scope,
-    Subject,
-    Usage,
-)
+from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.core.rules import Labels, labels_of
+from holdfast.core.values import to_json
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
 from holdfast.ports.work import Lease

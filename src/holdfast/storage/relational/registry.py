@@ -7,15 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import parse_json_object, to_json
-from holdfast.core.decisions import removal_reason
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Held, Hold, find_hold, removal_reason
 from holdfast.core.errors import ConflictError, ExpiredError, HeldError, NotFoundError, StaleError
-from holdfast.core.holds import Held, Hold, find_hold
-from holdfast.core.records import Cause, Move, Outcome, State, Subject
-from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.times import iso
+from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, State, Subject
+from holdfast.core.values import iso, parse_json_object, to_json
 from holdfast.ports.conversations import SessionWindow, ShortTermStore
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
 from holdfast.ports.work import Lease

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from holdfast.core.audit import Action, current_actor
-from holdfast.core.chain import Event
-from holdfast.core.content import to_json
-from holdfast.core.holds import Hold
-from holdfast.core.records import Scope, Subject, Terms
-from holdfast.core.rules import HISTORY, Labels, Life, Rule, dump_defaults, terms_to_dict
-from holdfast.core.version import VERSION, is_newer
+from holdfast.core.audit import Action, Event, current_actor
+from holdfast.core.decisions import Hold, Life
+from holdfast.core.records import HISTORY, Scope, Subject, Terms
+from holdfast.core.rules import Labels, Rule, dump_defaults, terms_to_dict
+from holdfast.core.values import to_json
+from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.profiles import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from holdfast.core.content import to_json
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, Kind, Subject, Usage
+from holdfast.core.values import to_json
 from holdfast.storage.relational.database import Names, Question, Transaction
 
 SQL: Final = Names("records")

@@ -14,6 +14,7 @@ from typing import Final
 import apsw
 
 from holdfast.core.audit import PYTHON
+from holdfast.core.clock import Deadline, check_deadline, current_deadline
 from holdfast.core.errors import (
     ClosedError,
     ConflictError,
@@ -24,18 +25,9 @@ from holdfast.core.errors import (
     StoreUnavailableError,
 )
 from holdfast.core.records import Subject
-from holdfast.core.times import Deadline, check_deadline, current_deadline
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import (
-    Bindings,
-    DuplicateError,
-    Question,
-    R,
-    RowType,
-    T,
-    migrations,
-)
+from holdfast.storage.relational.database import Bindings, DuplicateError, Question, R, RowType, T, migrations
 from holdfast.storage.sqlite.errors import in_our_words
 from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
-from holdfast.core.chain import Finding
+from holdfast.core.audit import Finding
 from holdfast.core.errors import InvalidInputError, StaleError, StorageError
 from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED

@@ -9,10 +9,9 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from holdfast.core.content import pack, to_json, unpack
 from holdfast.core.errors import HoldfastError, StorageError
 from holdfast.core.records import Message, Scope
-from holdfast.core.times import SECOND
+from holdfast.core.values import SECOND, pack, to_json, unpack
 from holdfast.ports.conversations import SessionWindow, ShortWindow
 from holdfast.storage.valkey.addresses import Address, read_address
 from holdfast.storage.valkey.keys import (

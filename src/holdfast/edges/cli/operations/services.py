@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from holdfast.core.content import check_id
+from holdfast.core.values import check_id
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
 from holdfast.edges.cli.options import flag, of_store, option

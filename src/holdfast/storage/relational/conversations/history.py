@@ -7,14 +7,11 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import to_json
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Hold, find_hold
 from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
-from holdfast.core.holds import Hold, find_hold
-from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN
-from holdfast.core.times import iso
+from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import iso, to_json
 from holdfast.ports.conversations import (
     Appended,
     BinnedMessage,

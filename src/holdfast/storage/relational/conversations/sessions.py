@@ -8,13 +8,11 @@ import uuid
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from holdfast.core.content import pack, parse_json_object, to_json, unpack
-from holdfast.core.decisions import reason_for
+from holdfast.core.clock import check_deadline
+from holdfast.core.decisions import Held, Hold, find_hold, reason_for
 from holdfast.core.errors import StorageError
-from holdfast.core.holds import Held, Hold, find_hold
-from holdfast.core.records import Cause, Message, Move, Outcome, Scope, State, Subject
-from holdfast.core.rules import BIN, HISTORY
-from holdfast.core.times import check_deadline
+from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
 from holdfast.storage.relational.database import MESSAGE_BITS, NOBODY, DuplicateError, Names, Transaction
 from holdfast.storage.relational.moves import Mover, is_removed

@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 from holdfast.core.records import Message, Scope, Subject
 from holdfast.ports.conversations import SessionWindow, ShortWindow
-from holdfast.storage.relational.conversations.sessions import (
-    SQL,
-    MessageRow,
-    as_message,
-    name_of,
-    to_stored_message,
-)
+from holdfast.storage.relational.conversations.sessions import SQL, MessageRow, as_message, name_of, to_stored_message
 from holdfast.storage.relational.database import Database, Transaction
 
 

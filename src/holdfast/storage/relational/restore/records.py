@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.content import to_json
-from holdfast.core.holds import find_hold
-from holdfast.core.records import LIVE, Scope, State, Subject
-from holdfast.core.rules import BIN, Labels
+from holdfast.core.decisions import find_hold
+from holdfast.core.records import BIN, LIVE, Scope, State, Subject
+from holdfast.core.rules import Labels
+from holdfast.core.values import to_json
 from holdfast.ports.backups import PackRow
 from holdfast.ports.registry import Registered
 from holdfast.storage.relational.database import Names, Transaction

@@ -13,11 +13,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event
-from holdfast.core.content import to_json
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import ConflictError, StaleError
 from holdfast.core.records import Cause, State, Subject
+from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append

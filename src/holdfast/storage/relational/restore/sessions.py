@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import State, Subject
-from holdfast.core.rules import BIN, HISTORY
+from holdfast.core.records import BIN, HISTORY, State, Subject
 from holdfast.ports.backups import ConversationRows
 from holdfast.storage.relational.conversations.sessions import SQL as CONVERSATIONS
 from holdfast.storage.relational.conversations.sessions import SessionRow, find_by_id, message_keys

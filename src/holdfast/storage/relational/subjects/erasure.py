@@ -12,14 +12,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.chain import Event, parse_entries
-from holdfast.core.content import to_json
+from holdfast.core.audit import Action, Event
+from holdfast.core.chain import parse_entries
+from holdfast.core.decisions import Hold, find_hold
 from holdfast.core.errors import HeldError
-from holdfast.core.holds import Hold, find_hold
-from holdfast.core.records import Cause, State, Subject
-from holdfast.core.rules import HISTORY
-from holdfast.core.times import DAY, SECOND
+from holdfast.core.records import HISTORY, Cause, State, Subject
+from holdfast.core.values import DAY, SECOND, to_json
 from holdfast.ports.subjects import (
     MARK_DAYS,
     ErasureMark,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from holdfast.core.chain import Entry, parse_entries
+from holdfast.core.audit import Entry
+from holdfast.core.chain import parse_entries
 from holdfast.core.records import Fact, Kind, Record, Subject
 from holdfast.ports.conversations import Session
-from holdfast.ports.subjects import (
-    KeptMessage,
-    SetQuota,
-    UserSummary,
-)
+from holdfast.ports.subjects import KeptMessage, SetQuota, UserSummary
 from holdfast.storage.relational.audit import EntryRow
 from holdfast.storage.relational.conversations.sessions import (
     MessageRow,
