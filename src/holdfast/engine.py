@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -19,23 +19,18 @@ from holdfast.core.audit import acting_as, check_author
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
-from holdfast.lifecycle.bulk_delete import Sources
-from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.metrics import Collector, exposition
-from holdfast.lifecycle.quotas import Quotas
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
-from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.explain import explain
 from holdfast.memory.latency import Latencies
-from holdfast.memory.services import Services
 from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
 from holdfast.results import ExplainResult, ForgetResult, UserResult
 from holdfast.settings import Settings, read_settings
-from holdfast.store import Store
+from holdfast.store import Store, TenantServices
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 _MAX_USERS: Final = 100_000
@@ -43,7 +38,7 @@ _MAX_USERS: Final = 100_000
 _MOST_TENANTS: Final = 1_000
 
 
-class Holdfast:
+class Holdfast(TenantServices):
     """An open engine. Use it in a ``with`` block, or ``close()`` it; safe for many threads, starts none
     but one that keeps a sweep's lease while it sweeps."""
 
@@ -65,26 +60,14 @@ class Holdfast:
 
     def _bind(self, base: Store, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
-        self._base, self.tenant, self.settings = base, check_tenant(tenant), base.settings
+        super().__init__(base, tenant)
         self._others: dict[str, Holdfast] = {tenant: self}
-        self.database, self.embedder, self.recall = base.database, base.embedder, base.recall
-        self.keyring, self.ledger = base.keyring, base.ledger
-        self.eraser, self.certificates = base.eraser, base.certificates
+        self.settings, self.database, self.embedder = base.settings, base.database, base.embedder
+        self.recall, self.dues, self.trust = base.services.recall, base.services.dues, base.services.trust
+        self.keyring, self.ledger, self.eraser = base.keyring, base.ledger, base.eraser
+        self.certificates, self.schedule = base.certificates, base.schedule
         self.access, self.replies = base.access, base.replies
-        self.schedule, self.dues, self.trust = base.schedule, base.stores.dues, base.trust
-        self.backups = base.backups(tenant)
-        self._services = services = base.services
-        self.quotas = Quotas(services.records, tenant)
-        self.holds = Holds(services, tenant, services.now, services.new_id)
-        self.audit = base.audit(tenant)
-        self.sessions = base.sessions(tenant)
-        self.policies = base.policies(tenant)
-        self.domains = base.domains(tenant)
-        self.registry = base.registry(tenant)
         self.agents, self.tools = self.registry.agents, self.registry.tools
-        self.maintenance = base.maintenance(tenant)
-        self.recycle = base.recycle(tenant)
-        self._sources = Sources(services, tenant, services.now, partial(refresh_entity_text, services))
 
     def of_tenant(self, tenant: str) -> Holdfast:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
@@ -141,14 +124,9 @@ class Holdfast:
         return acting_as(check_author(author))
 
     @property
-    def services(self) -> Services:
-        """What memories are made of."""
-        return self._services
-
-    @property
     def latencies(self) -> Latencies:
         """How long operations took in this process."""
-        return self._services.latencies
+        return self.services.latencies
 
     def reembed(self, progress: Callable[[int], None] = lambda _count: None) -> int:
         """Give every memory of the tenant vectors of the embedder in use; how many lacked them.
@@ -193,7 +171,7 @@ class Holdfast:
         gone (with ``user_id``): when, why and under which rule it went.
         """
         subject = None if user_id is None else Subject.checked(self.tenant, user_id)
-        return explain(self._services, self.tenant, memory_id, subject)
+        return explain(self.services, self.tenant, memory_id, subject)
 
     def export_user(
         self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None
@@ -205,7 +183,7 @@ class Holdfast:
         counts where it would have lists. A path gets the whole file, or none. ``progress`` hears how much more was
         read.
         """
-        return self._services.exports.export(self.tenant, user_id, to, progress=progress)
+        return self.services.exports.export(self.tenant, user_id, to, progress=progress)
 
     def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
         """The same as ``export_user(user_id)``."""
@@ -229,7 +207,7 @@ class Holdfast:
         """
         start = "" if after is None else check_id(after, "after")
         check_count(limit, "limit", most=_MAX_USERS)
-        return [_describe_user(user) for user in self._base.stores.reader.users(self.tenant, after=start, limit=limit)]
+        return [_describe_user(user) for user in self.services.reader.users(self.tenant, after=start, limit=limit)]
 
     def erase_user(self, user_id: str) -> Erasure:
         """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
@@ -262,7 +240,7 @@ class Holdfast:
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
-        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self._services.now)
+        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self.services.now)
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""

@@ -27,12 +27,15 @@ from holdfast.core.errors import (
     StoreReadOnlyError,
 )
 from holdfast.core.records import MemoryType, Subject
-from holdfast.core.values import Clock, moment, name_in_logs
+from holdfast.core.values import Clock, check_tenant, moment, name_in_logs
 from holdfast.lifecycle.audit import Audit, begin_anew
+from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.previews import Previews
+from holdfast.lifecycle.quotas import Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
@@ -87,62 +90,116 @@ class Store:
     def __init__(
         self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use", author: str | None = None
     ) -> None:
-        self.settings = settings
+        self.settings, self._purpose, self._is_checked = settings, purpose, False
         self.tenants = {tenant}
         """Who it was opened for, beside those who have memories in it."""
-        self._purpose = purpose
         self.embedder: Embedder = open_embedder(settings.embedder)
         self._summarizer = open_summarizer(settings.summarizer)
         self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
-        self.keyring = open_keyring(self.state, settings.master_key, settings.master_path(), self._bind_keyring)
+        self.keys = _open_keys(settings, self.state, self._bind_keyring)
+        self.keyring, _, self.ledger = self.keys
         last_backup = partial(describe_last, partial(open_catalog, settings))
         self._store_state = StoreState(self.state, store_url(settings), last_backup)
-        self._is_checked = False
         self.database = open_database(settings, self._check_absent)
         self.database.author = author or PYTHON
         try:
-            self._assemble(clock)
+            self._short_term_elsewhere = open_short_term(settings)
+            self.services = self._make_services(clock or system_clock, is_watched=clock is None)
+            self._make_own_services()
+            self._open()
         except BaseException:
             self.database.close()
             raise
 
-    def _assemble(self, clock: Clock | None) -> None:
+    def _make_services(self, clock: Clock, *, is_watched: bool) -> Services:
+        """What memories use."""
         settings, database = self.settings, self.database
-        self._short_term_elsewhere = open_short_term(settings)
-        self.stores = stores_over(database, self._short_term_elsewhere)
-        self._rows = DatabaseRows(database)
-        self.ledger = Ledger(self.state)
-        self.keys = KeysAndLedger(self.keyring, SigningKeys(self.state, self.keyring), self.ledger)
-        with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
-            self.stores.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
-        self.recall = Recall(self.stores.feed, self.embedder, max_bytes=settings.index_bytes)
-        self.leadership = Leadership(self.stores.leases, wall=_wall, holder=new_holder())
-        self.trust = ClockTrust(
-            self.stores.clock_store,
-            lambda: moment((clock or system_clock)(), what="the clock's time"),
+        stores = stores_over(database, self._short_term_elsewhere)
+        recall = Recall(stores.feed, self.embedder, max_bytes=settings.index_bytes)
+        trust = ClockTrust(
+            stores.clock_store,
+            lambda: moment(clock(), what="the clock's time"),
             tolerance=settings.clock_tolerance(),
-            watched=clock is None,
+            watched=is_watched,
         )
-        database.on_commit = self.trust.note_write
-        self.services = self._make_services(clock)
-        self.access = Access(self.stores.keys, self.services.now, self.services.new_id, note=self._note_revoked)
-        self.replies = Replies(
-            self.stores.replies, self.services.now, erasures=lambda: (self.stores.subjects.ledger_seen() or (0, ""))[0]
+        database.on_commit = trust.note_write
+        return Services(
+            **vars(stores),
+            leadership=Leadership(stores.leases, wall=_wall, holder=new_holder()),
+            trust=trust,
+            objects=cache(self._open_cold),
+            erase=self.erase,
+            recall=recall,
+            working=WorkingStore(stores.subjects.erased_within, recall.forget_user),
+            summarizer=self._summarizer,
+            clock=clock,
+            check=database.check_usable,
+            max_content_bytes=settings.max_content_bytes,
         )
-        self.certificates = self._make_certificates()
-        self.eraser = self._make_eraser()
+
+    def _make_own_services(self) -> None:
+        """What the tenants of the store share beside that."""
+        services = self.services
+        now, subjects = services.now, services.subjects
+        self.rows = DatabaseRows(self.database)
+        self.belongings = Belongings()
+        self.backing_up = Leadership(
+            services.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
+        )
+        self.access = Access(services.keys, now, services.new_id, note=self._note_revoked)
+        self.replies = Replies(services.replies, now, erasures=lambda: (subjects.ledger_seen() or (0, ""))[0])
+        self.certificates = Certificates(
+            self.state,
+            self.keys.signing,
+            Engines(self.rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
+            find_audit=lambda alias: find_erasure(services.audit, (*self.tenants, *services.dues.tenants()), alias),
+            now=now,
+            new_id=lambda: services.new_id(now()),
+        )
+        self.eraser = Eraser(
+            subjects,
+            self.keys,
+            services.objects,
+            beside=Beside(self._forget, self._short_term_elsewhere),
+            now=now,
+            certify=self.certificates.certify,
+        )
+        jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
+        jobs["daily"] = partial(self._run_daily, jobs["daily"])
+        jobs |= backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)
+        self.schedule = Schedule(
+            services.jobs,
+            services.leadership,
+            jobs,
+            clock=services.clock,
+            timezone=self.settings.timezone,
+            trust=services.trust,
+        )
+
+    def _open(self) -> None:
+        """Take up what the store has to know before anyone uses it; a store that is for reading only goes without."""
+        with suppress(StoreReadOnlyError):  # then what is of another model is found by its words
+            self.adopt_model()
         self._open_state()
         with suppress(StoreReadOnlyError):  # nobody can find or read anything of what is being erased
             self.eraser.finish_unfinished()
         with suppress(StoreReadOnlyError):
-            self.stores.rules.adopt_defaults(now=self.services.now)
-        self._backing_up = Leadership(
-            self.stores.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
-        )
-        self._belongings = Belongings()
-        self.schedule = self._make_schedule()
+            self.services.rules.adopt_defaults(now=self.services.now)
         with suppress(StoreReadOnlyError):
             self.schedule.enrol()
+
+    def adopt_model(self) -> None:
+        """Let records be embedded with the embedder and the terms of this version."""
+        self.services.feed.adopt(f"{self.embedder.id}/{terms.VERSION}")
+
+    def _open_cold(self) -> ObjectStore:
+        """Cold storage, in which everything is sealed under its user's key."""
+        return SealedObjects(open_cold(self.settings), self.keyring, self.services.now, self.ledger.is_carried_out)
+
+    def _forget(self, subject: Subject) -> dict[str, int]:
+        """Forget what the process holds of a subject; how many notes that were."""
+        self.services.recall.forget_user(subject)
+        return {MemoryType.WORKING.value: self.services.working.clear_user(subject)}
 
     # --- the store and its state ---------------------------------------------------------------------------------
 
@@ -153,10 +210,10 @@ class Store:
         """
         self._witness = witness_of(self.database)
         with suppress(StoreReadOnlyError):
-            identity = self.stores.identity.make(secrets.token_hex(16))
+            identity = self.services.identity.make(secrets.token_hex(16))
             if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.services.now()):
                 for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
-                    begin_anew(self.audit(tenant))
+                    begin_anew(TenantServices(self, tenant).audit)
         try:
             self.check_state()
         except ObjectStoreUnavailableError as problem:
@@ -174,9 +231,9 @@ class Store:
         if self._is_checked:
             return
         if self._purpose == "use":
-            self._store_state.check_present(self.stores.identity)
+            self._store_state.check_present(self.services.identity)
         if self._purpose != "abandon":
-            self._store_state.check_keyring(self.stores.identity, self.keyring)
+            self._store_state.check_keyring(self.services.identity, self.keyring)
         self.eraser.replay()
         if self._witness is not None:
             with suppress(StoreReadOnlyError):
@@ -189,7 +246,7 @@ class Store:
         disk, one that is for reading only) the store is used all the same.
         """
         try:
-            self._store_state.note_data(self.stores.identity, now=self.services.now())
+            self._store_state.note_data(self.services.identity, now=self.services.now())
         except StorageError as problem:
             _log.info("it could not be noted that the store holds data: %s", problem)
 
@@ -198,9 +255,9 @@ class Store:
             self._store_state.check_absent()
 
     def _bind_keyring(self, found: str | None) -> None:
-        self._store_state.bind(self.stores.identity, found)
+        self._store_state.bind(self.services.identity, found)
 
-    def _go_on(self) -> int:
+    def go_on(self) -> int:
         """Go on with erasures that were cut short; what the state store is needed for waits while that is away."""
         try:
             self.check_state()
@@ -210,107 +267,30 @@ class Store:
             return self.eraser.finish_unfinished()
         return self.eraser.go_on()
 
-    def _make_services(self, clock: Clock | None) -> Services:
-        stores = self.stores
-        return Services(
-            **vars(stores),
-            leadership=self.leadership,
-            trust=self.trust,
-            objects=cache(self._open_cold),
-            erase=self.erase,
-            recall=self.recall,
-            working=WorkingStore(stores.subjects.erased_within, self.recall.forget_user),
-            summarizer=self._summarizer,
-            clock=clock or system_clock,
-            check=self.database.check_usable,
-            max_content_bytes=self.settings.max_content_bytes,
-        )
-
-    def _open_cold(self) -> ObjectStore:
-        """Cold storage, in which everything is sealed under its user's key."""
-        plain = open_cold(self.settings)
-        return SealedObjects(plain, self.keyring, self.services.now, self.is_erased)
-
-    def _make_certificates(self) -> Certificates:
-        services, audit, dues = self.services, self.stores.audit, self.stores.dues
-        return Certificates(
-            self.state,
-            self.keys.signing,
-            Engines(self._rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
-            find_audit=lambda alias: find_erasure(audit, (*self.tenants, *dues.tenants()), alias),
-            now=services.now,
-            new_id=lambda: services.new_id(services.now()),
-        )
-
-    def _make_eraser(self) -> Eraser:
-        def forget(subject: Subject) -> dict[str, int]:
-            self.recall.forget_user(subject)
-            return {MemoryType.WORKING.value: self.services.working.clear_user(subject)}
-
-        return Eraser(
-            self.stores.subjects,
-            self.keys,
-            self.services.objects,
-            beside=Beside(forget, self._short_term_elsewhere),
-            now=self.services.now,
-            certify=self.certificates.certify,
-        )
-
-    def backups(self, tenant: str) -> Backups:
-        """Backups of the whole store; single users are restored for a tenant."""
-        return Backups(
-            self._rows,
-            tenant,
-            Places(partial(open_backups, self.settings), partial(open_cold, self.settings)),
-            state=self.keys,
-            leadership=self._backing_up,
-            host=_BackupHost(self, tenant),
-        )
-
     def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
         """Set the keys aside that the master key does not open, once that is confirmed."""
         self.check_state()
-        with self._backing_up.held() as lease:
+        is_erased = self.ledger.is_carried_out
+        with self.backing_up.held() as lease:
             if lease is None:
-                raise LeaseLostError(f"nothing was done: {self._backing_up.other()}; try again when it is done")
-            catalog = Catalog(open_backups(self.settings), self.keys, self.is_erased)
+                raise LeaseLostError(f"nothing was done: {self.backing_up.other()}; try again when it is done")
+            catalog = Catalog(open_backups(self.settings), self.keys, is_erased)
             cold = open_cold(self.settings)
-            lost = LostKeys(catalog, cold, identity=self.stores.identity, is_erased=self.is_erased)
+            lost = LostKeys(catalog, cold, identity=self.services.identity, is_erased=is_erased)
             found = lost.find()
             if found and not confirm:
                 raise ConfirmationNeededError(f"{found.describe()}; nothing was changed", needs=("confirm",))
             if found:
                 now = self.services.now()
-                self.stores.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
+                self.services.audit.append(Subject(tenant), [Event(now, Action.KEYS_ABANDONED, None, found.as_dict())])
                 lost.abandon(now=now)
             return found
 
-    def is_erased(self, alias: str) -> bool:
-        """Whether the erasure of a pseudonym was carried out."""
-        return self.ledger.is_carried_out(alias)
-
-    def _make_schedule(self) -> Schedule:
-        jobs = runners(self.stores.dues, self.maintenance)
-        jobs["daily"] = self._summarizing(jobs["daily"])
-        jobs |= backup_jobs(self.backups(next(iter(self.tenants))))
-        return Schedule(
-            self.stores.jobs,
-            self.leadership,
-            jobs,
-            clock=self.services.clock,
-            timezone=self.settings.timezone,
-            trust=self.trust,
-        )
-
-    def _summarizing(self, job: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-        """A job that then has idle conversations summarized, if the settings name a summarizer for that."""
-
-        def run() -> dict[str, Any]:
-            result = job()
-            made = sum(self.summarize_conversations(tenant) for tenant in self.stores.dues.tenants())
-            return {**result, "conversations_summarized": made} if made else result
-
-        return run
+    def _run_daily(self, sweep: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Sweep, and then have idle conversations summarized, if the settings name a summarizer for that."""
+        result = sweep()
+        made = sum(self.summarize_conversations(tenant) for tenant in self.services.dues.tenants())
+        return {**result, "conversations_summarized": made} if made else result
 
     def summarize_conversations(self, tenant: str, limit: int = MOST_SUMMARIES) -> int:
         """Have the summarizer of the settings summarize a tenant's idle conversations; how many. The extractive one is
@@ -318,7 +298,7 @@ class Store:
         """
         if self.settings.summarizer.strip() == EXTRACTIVE:
             return 0
-        summaries = ConversationSummaries(self.stores.history, self._summarizer, tenant, self.services.now)
+        summaries = ConversationSummaries(self.services.history, self._summarizer, tenant, self.services.now)
         return summaries.refresh(limit)
 
     def _note_revoked(self, key_id: str) -> None:
@@ -346,102 +326,84 @@ class Store:
         )
         return erasure
 
-    def audit(self, tenant: str) -> Audit:
-        """A tenant's audit chain."""
-        return Audit(
-            self.stores.audit, tenant, self.settings.home / "state", self.services.clock, believed=self.trust.look
-        )
-
-    def sessions(self, tenant: str) -> Sessions:
-        """A tenant's sessions."""
-        return Sessions(
-            self.stores.history,
-            self.stores.short_term,
-            tenant=tenant,
-            now=self.services.now,
-            belongings=self._belongings,
-        )
-
-    def policies(self, tenant: str) -> Policies:
-        """A tenant's rules."""
-        now = self.services.now
-        return Policies(self.stores.rules, Previews(self.stores, tenant, now), tenant, now, self.services.new_id)
-
-    def registry(self, tenant: str) -> Registry:
-        """A tenant's agents and tools."""
-        return Registry(self.stores.registry, self.stores.short_term, tenant=tenant, now=self.services.now)
-
-    def maintenance(self, tenant: str) -> Maintenance:
-        """Sweeps a tenant."""
-        refresh = partial(refresh_entity_text, self.services)
-        domains = self.domains(tenant)
-        registry = self.registry(tenant)
-        purge = Purge(tenant, self.stores.dues, self.stores.history, registry)
-        return Maintenance(
-            tenant,
-            self.services.sweeper(tenant, self.sessions(tenant).erase, refresh, domains.most_collected, purge.due),
-            self.leadership,
-            self.stores,
-            purge=purge,
-            policies=self.policies(tenant),
-            registry=registry,
-            audit=self.audit(tenant),
-            now=self.services.now,
-            trust=self.trust,
-            load=self.settings.sweep_load,
-            finish_erasures=self._go_on,
-            domains=domains,
-            shrink=self.stores.subjects.scrub,
-            take_back=lambda: take_back(self.stores.jobs, self.services.now()),
-        )
-
-    def domains(self, tenant: str) -> Domains:
-        """A tenant's retention domains."""
-        return Domains(
-            tenant,
-            state=self.state,
-            objects=self.services.objects,
-            rules=self.stores.rules,
-            dues=self.stores.dues,
-            holds=self.stores.holds,
-            now=self.services.now,
-            new_id=self.services.new_id,
-        )
-
-    def recycle(self, tenant: str) -> Recycle:
-        """A tenant's recycle bin."""
-        return Recycle(
-            self.stores,
-            tenant,
-            self.registry(tenant),
-            now=self.services.now,
-            purge=self.maintenance(tenant).empty_bin,
-            refresh=partial(refresh_entity_text, self.services),
-        )
-
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
         if self._is_checked and self.database.usable:
             self.note_data()
         self.database.close()
         self.services.working.forget()
-        self.recall.forget()
+        self.services.recall.forget()
+
+
+class TenantServices:
+    """What one tenant of an open store has."""
+
+    def __init__(self, base: Store, tenant: str) -> None:
+        self._base, self.tenant, self.services = base, check_tenant(tenant), base.services
+        services, trust = self.services, base.services.trust
+        now, new_id = services.now, services.new_id
+        refresh = partial(refresh_entity_text, services)
+        self.quotas = Quotas(services.records, tenant)
+        self.holds = Holds(services, tenant, now, new_id)
+        self._sources = Sources(services, tenant, now, refresh)
+        self.audit = Audit(services.audit, tenant, base.settings.home / "state", services.clock, believed=trust.look)
+        self.policies = Policies(services.rules, Previews(services, tenant, now), tenant, now, new_id)
+        self.registry = Registry(services.registry, services.short_term, tenant=tenant, now=now)
+        self.sessions = Sessions(
+            services.history, services.short_term, tenant=tenant, now=now, belongings=base.belongings
+        )
+        self.domains = Domains(
+            tenant,
+            state=base.state,
+            objects=services.objects,
+            rules=services.rules,
+            dues=services.dues,
+            holds=services.holds,
+            now=now,
+            new_id=new_id,
+        )
+        purge = Purge(tenant, services.dues, services.history, self.registry)
+        self.maintenance = Maintenance(
+            tenant,
+            services.sweeper(tenant, self.sessions.erase, refresh, self.domains.most_collected, purge.due),
+            services.leadership,
+            services,
+            purge=purge,
+            policies=self.policies,
+            registry=self.registry,
+            audit=self.audit,
+            now=now,
+            trust=trust,
+            load=base.settings.sweep_load,
+            finish_erasures=base.go_on,
+            domains=self.domains,
+            shrink=services.subjects.scrub,
+            take_back=lambda: take_back(services.jobs, now()),
+        )
+        self.recycle = Recycle(
+            services, tenant, self.registry, now=now, purge=self.maintenance.empty_bin, refresh=refresh
+        )
+        self.backups = Backups(
+            base.rows,
+            tenant,
+            Places(partial(open_backups, base.settings), partial(open_cold, base.settings)),
+            state=base.keys,
+            leadership=base.backing_up,
+            host=_BackupHost(base, self),
+        )
 
 
 class _BackupHost:
     """The store as its backups see it."""
 
-    def __init__(self, store: Store, tenant: str) -> None:
-        self._store = store
-        self._tenant = tenant
-        self.now = store.services.now
-        self.new_id = store.services.new_id
-        self.is_revoked = store.is_revoked
+    def __init__(self, store: Store, tenant: TenantServices) -> None:
+        self._store, self._tenant, self._services = store, tenant, store.services
+        self.now, self.new_id, self.is_revoked = store.services.now, store.services.new_id, store.is_revoked
 
     def check_clock(self, now: int, *, confirm: bool) -> Belief:
         if confirm:
-            self._store.trust.confirm(now, self._tenant)
-        return self._store.trust.check(now)
+            self._services.trust.confirm(now, self._tenant.tenant)
+        return self._services.trust.check(now)
 
     def check_state(self) -> None:
         self._store.check_state()
@@ -449,24 +411,24 @@ class _BackupHost:
         self._store.note_data()
 
     def settle(self, restored: Restored) -> None:
-        store = self._store
         if restored.whole:
-            store.stores.feed.adopt(f"{store.embedder.id}/{terms.VERSION}")
-            store.stores.rules.adopt_defaults(now=store.services.now)
-            store.schedule.enrol()
-            store.eraser.replay()
-            store.audit(self._tenant).seal(accept=f"backup {restored.backup_id} was restored")
+            self._store.adopt_model()
+            self._services.rules.adopt_defaults(now=self.now)
+            self._store.schedule.enrol()
+            self._store.eraser.replay()
+            self._tenant.audit.seal(accept=f"backup {restored.backup_id} was restored")
         for subject, ids in restored.outdated.items():
-            refresh_entity_text(store.services, subject, ids)
+            refresh_entity_text(self._services, subject, ids)
 
 
-def open_keys(settings: Settings) -> KeysAndLedger:
+def _open_keys(
+    settings: Settings, state: ObjectStore, bind: Callable[[str | None], None] = lambda _found: None
+) -> KeysAndLedger:
     """The keys and the ledger that the settings name. Neither a key nor a folder is made."""
-    state = open_keeping(settings)
-    keyring = open_keyring(state, settings.master_key, settings.master_path())
+    keyring = open_keyring(state, settings.master_key, settings.master_path(), bind)
     return KeysAndLedger(keyring, SigningKeys(state, keyring), Ledger(state))
 
 
 def open_catalog(settings: Settings) -> Catalog:
     """The backups that the settings name, to be looked at: nothing is made, and no document is read."""
-    return Catalog(open_backups(settings), open_keys(settings), lambda _alias: False)
+    return Catalog(open_backups(settings), _open_keys(settings, open_keeping(settings)), lambda _alias: False)

@@ -38,7 +38,7 @@ def other(home: Path, holdfast: Holdfast, clock: FakeClock) -> Iterator[Holdfast
 
 def access_of(holdfast: Holdfast, store: Any = None) -> tuple[Access, Ticks]:
     ticks = Ticks()
-    keys = holdfast._base.stores.keys if store is None else store
+    keys = holdfast.services.keys if store is None else store
     return Access(keys, holdfast.services.now, holdfast.services.new_id, monotonic=ticks), ticks
 
 
@@ -230,7 +230,7 @@ class Counting:
 
 @on_sqlite
 def test_a_key_in_use_is_read_every_few_seconds_and_noted_once_a_minute(holdfast: Holdfast, clock: FakeClock) -> None:
-    store = Counting(holdfast._base.stores.keys)
+    store = Counting(holdfast.services.keys)
     access, ticks = access_of(holdfast, store)
     key, secret = access.create("k", rights=["read"], tenant="acme")
     for _ in range(130):
@@ -248,7 +248,7 @@ def test_a_key_in_use_is_read_every_few_seconds_and_noted_once_a_minute(holdfast
 def test_a_store_that_cannot_be_written_lets_callers_in_all_the_same(
     holdfast: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Counting(holdfast._base.stores.keys)
+    store = Counting(holdfast.services.keys)
     access, _ = access_of(holdfast, store)
     key, secret = access.create("k", rights=["read"], tenant="acme")
     store.full = True

@@ -158,7 +158,7 @@ def test_the_id_of_a_keyring_stays_when_its_keys_change(home: Path, clock: FakeC
         with holdfast.database.read() as tx:
             found = tx.find(Identity, "coordination.identity")
         assert found is not None
-        assert found == holdfast._base.stores.identity.read()
+        assert found == holdfast.services.identity.read()
         assert found.keyring == known
     with Holdfast.open(home=home, clock=clock) as holdfast:
         assert holdfast.keyring.id() == known
