@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,73 +15,49 @@ from databases import postgres_server
 from holdfast import storage
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.relational.database import Database, Names, statements
+from holdfast.storage.relational.database import Database, statements
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 STORAGE = Path(storage.__path__[0])
 ENGINES = ["postgres", "sqlite"]
-#: What a name that is put together as the program runs can come to, by the module and the words it is put together with.
+#: What a name that is put together as the program runs can come to.
 COMPUTED = {
-    ("facts", "statement"): ["of_source", "of_target"],
-    ("coordination", "statement"): ["claim", "reclaim", "finish", "note"],
-    ("erasure", "statement"): [
-        "remove_records",
-        "remove_history",
-        "remove_sessions",
-        "remove_short_windows",
-        "remove_facts",
-        "remove_changes",
+    'f"facts.{statement}"': ["facts.of_source", "facts.of_target"],
+    'f"coordination.{statement}"': [f"coordination.{name}" for name in ("claim", "reclaim", "finish", "note")],
+    'f"subjects.{statement}"': [
+        f"subjects.remove_{table}"
+        for table in ("records", "history", "sessions", "short_windows", "facts", "changes")
     ],
-    ("registry", "statement"): ["own_records", "own_sessions"],
-    ("registry", 'f"{statement}_{what}"'): ["own_records", "own_sessions", "bundled_records", "bundled_sessions"],
-    ("registry", 'f"own_{what}"'): ["own_records", "own_sessions"],
-    ("registry", 'f"staying_{what}"'): ["staying_records", "staying_sessions"],
+    'f"registry.{statement}"': ["registry.own_records", "registry.own_sessions"],
+    'f"registry.{statement}_{what}"': [
+        f"registry.{of}_{what}" for of in ("own", "bundled") for what in ("records", "sessions")
+    ],
+    'f"registry.own_{what}"': ["registry.own_records", "registry.own_sessions"],
+    'f"registry.staying_{what}"': ["registry.staying_records", "registry.staying_sessions"],
 }
 
 
-def asked_in(module: Path) -> Iterator[tuple[Names, ast.expr, str]]:
-    """Each place where a module of the stores names a statement: of which file, and the name, parsed and as written."""
-    name = ".".join(module.relative_to(STORAGE.parent).with_suffix("").parts)
-    known = vars(import_module(f"holdfast.{name}"))
+def texts_in(module: Path) -> Iterator[str]:
+    """Every text that a module has: a plain one as it is, one that is put together as it is written."""
     text = module.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            names = known.get(node.value.id)
-            if isinstance(names, Names):
-                yield names, node.slice, ast.get_source_segment(text, node.slice) or ""
+        if isinstance(node, ast.JoinedStr):
+            yield ast.get_source_segment(text, node) or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
-def values(module: str, name: ast.expr, written: str) -> list[str]:
-    """What a name can be."""
-    match name:
-        case ast.Constant(value=str(value)):
-            return [value]
-        case ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(other))):
-            return [one, other]
-        case _:
-            assert (module, written) in COMPUTED, f"{module}.py asks for [{written}]; say in COMPUTED what that can be"
-            return COMPUTED[module, written]
-
-
-def named_by_the_stores() -> set[str]:
-    """What the stores, which know no engine, ask for."""
-    return {
-        names[value]
-        for module in STORAGE.glob("relational/**/*.py")
-        for names, name, written in asked_in(module)
-        for value in values(module.stem, name, written)
-    }
-
-
-def named_by_the_engine(engine: str) -> set[str]:
-    """What an engine asks for itself, in full (``"records.subject_no"``): it may have statements for its own use."""
-    files = {file.stem for file in STORAGE.glob("**/*.sql")}
+def named_in(folder: str) -> set[str]:
+    """The statements that the modules of a folder name, as in ``"records.subject_no"``: file and name."""
+    files = "|".join(sorted({file.stem for file in STORAGE.glob("**/*.sql")}))
     found = set()
-    for module in STORAGE.glob(f"{engine}/*.py"):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                name = re.fullmatch(r"(\w+)\.\w+", node.value)
-                found |= {node.value} if name and name[1] in files else set()
+    for module in STORAGE.glob(f"{folder}/*.py"):
+        for text in texts_in(module):
+            if re.fullmatch(rf"({files})\.[a-z]\w*", text):
+                found.add(text)
+            elif re.match(rf'f"({files})\.[\w{{]', text):
+                assert text in COMPUTED, f"{module.name} asks for {text}; say in COMPUTED what that can be"
+                found |= set(COMPUTED[text])
     return found
 
 
@@ -134,23 +109,23 @@ def test_a_row_that_has_not_the_columns_of_a_statement_is_refused(
 
 def test_there_are_engines_and_stores_to_compare() -> None:
     assert "sqlite" in ENGINES
-    assert {"records.insert", "conversations.append", "dues.session_census"} <= named_by_the_stores()
-    assert "records.new_subject" in named_by_the_engine("sqlite")
+    assert {"records.insert", "sessions.append", "dues.session_census"} <= named_in("relational")
+    assert "records.new_subject" in named_in("sqlite")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_statement_that_is_named_is_there_in_every_engine(engine: str) -> None:
     there = statements(f"holdfast.storage.{engine}")
-    assert sorted((named_by_the_stores() | named_by_the_engine(engine)) - there.keys()) == []
+    assert sorted((named_in("relational") | named_in(engine)) - there.keys()) == []
     assert [name for name, sql in there.items() if not sql] == [], "a name alone is no statement"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_statement_is_there_that_nobody_uses(engine: str) -> None:
     there = statements(f"holdfast.storage.{engine}")
-    assert sorted(there.keys() - named_by_the_stores() - named_by_the_engine(engine)) == []
+    assert sorted(there.keys() - named_in("relational") - named_in(engine)) == []
 
 
 def test_what_names_are_put_together_with_is_as_it_is_listed() -> None:
-    written = {(module.stem, what) for module in STORAGE.glob("relational/**/*.py") for _, _, what in asked_in(module)}
+    written = {text for module in STORAGE.glob("relational/*.py") for text in texts_in(module)}
     assert COMPUTED.keys() <= written, "nothing asks for these any more"

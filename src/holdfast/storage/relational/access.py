@@ -19,9 +19,8 @@ from holdfast.core.records import ALL, Subject
 from holdfast.core.values import SECOND, IdSource, to_json
 from holdfast.ports.access import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Bindings, Database, Names, Question, R, RowType, Transaction
+from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, Transaction
 
-SQL: Final = Names("access")
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"
 #: How long a claim outlives a process that can no longer renew it, by the database's clock.
@@ -60,46 +59,48 @@ class SqlKeys:
 
     def add(self, key: ApiKey, hashed: bytes, event: Event) -> None:
         with self._database.write() as tx:
-            bounds = (to_json(list_rights(key.rights)), _listed(key.users), _listed(key.agents))
-            tx.run(SQL["add"], (key.id, key.tenant, key.name, *bounds, key.created_at, key.expires_at, hashed))
+            bounds = (to_json(told_rights(key.rights)), _listed(key.users), _listed(key.agents))
+            tx.run("access.add", (key.id, key.tenant, key.name, *bounds, key.created_at, key.expires_at, hashed))
             _note(tx, key, event)
 
     def get(self, key_id: str) -> tuple[ApiKey, bytes] | None:
         with self._database.read() as tx:
-            row = tx.find(KeyRow, SQL["get"], (key_id,))
+            row = tx.find(KeyRow, "access.get", (key_id,))
         return None if row is None else (_parse_key(row), bytes(row.hashed))
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
         with self._database.read() as tx:
-            rows = tx.all(KeyRow, SQL["list"]) if tenant is None else tx.all(KeyRow, SQL["list_of_tenant"], (tenant,))
+            rows = (
+                tx.all(KeyRow, "access.list") if tenant is None else tx.all(KeyRow, "access.list_of_tenant", (tenant,))
+            )
         return [_parse_key(row) for row in rows]
 
     def revoke(self, key_id: str, *, now: int, event: Event) -> ApiKey | None:
         with self._database.write() as tx:
-            if not tx.run(SQL["revoke"], (key_id, now)):
+            if not tx.run("access.revoke", (key_id, now)):
                 return None
-            (row,) = tx.all(KeyRow, SQL["get"], (key_id,))
+            (row,) = tx.all(KeyRow, "access.get", (key_id,))
             key = _parse_key(row)
             _note(tx, key, event)
             return key
 
     def note_use(self, key_id: str, *, now: int) -> None:
         with self._database.write() as tx:
-            tx.run(SQL["note_use"], (key_id, now))
+            tx.run("access.note_use", (key_id, now))
 
     def any(self, *, now: int) -> bool:
         with self._database.read() as tx:
-            return tx.number(SQL["valid"], (now,)) > 0
+            return tx.number("access.valid", (now,)) > 0
 
 
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:
     """Let no key name a user any more; how many did. One that was for nobody else is removed: it must not become one
     for everybody.
     """
-    keys = tx.all(BoundKey, SQL["bound_to"], (tenant, user_id))
+    keys = tx.all(BoundKey, "access.bound_to", (tenant, user_id))
     for key in keys:
         others = [one for one in json.loads(key.users) if one != user_id]
-        tx.run(SQL["bind"], (key.id, to_json(others))) if others else tx.run(SQL["remove"], (key.id,))
+        tx.run("access.bind", (key.id, to_json(others))) if others else tx.run("access.remove", (key.id,))
     return len(keys)
 
 
@@ -256,8 +257,8 @@ class SqlRequest:
         with self.part() as tx:
             kept = (self._claim.row, self._claim.token, reply)
             if not self.in_steps:
-                tx.later(SQL["keep"], kept)
-            elif not tx.run(SQL["keep"], kept):
+                tx.later("access.keep", kept)
+            elif not tx.run("access.keep", kept):
                 raise ClaimedError(self._found(tx) or StoredReply(self._claim.fingerprint, 0, b"", None, True))
         self._commit()
 
@@ -265,7 +266,7 @@ class SqlRequest:
         if self._open is None and not self.in_steps:
             return
         with self.part() as tx:
-            tx.run(SQL["release"], (self._claim.row, self._claim.token))
+            tx.run("access.release", (self._claim.row, self._claim.token))
         self._commit()
 
     def abandon(self) -> None:
@@ -286,7 +287,7 @@ class SqlRequest:
         claim = self._claim
         for _ in range(_TRIES):  # what is there may be given back before it is read
             values = (claim.row, claim.fingerprint, claim.token, claim.now, claim.old, LEASE)
-            found = tx.find(StoredReply, SQL["claim"], values) or self._found(tx)
+            found = tx.find(StoredReply, "access.claim", values) or self._found(tx)
             if found is not None and found.claim != claim.token:
                 raise ClaimedError(found)
             if found is not None:
@@ -295,7 +296,7 @@ class SqlRequest:
         raise StaleError("the idempotency key keeps being claimed and given back by others; try again")
 
     def _found(self, tx: Transaction) -> StoredReply | None:
-        return tx.find(StoredReply, SQL["claimed"], (self._claim.row, LEASE, self._claim.old))
+        return tx.find(StoredReply, "access.claimed", (self._claim.row, LEASE, self._claim.old))
 
 
 class SqlReplies:
@@ -305,7 +306,7 @@ class SqlReplies:
         self._database = database
 
     def find(self, row: bytes, *, old: int) -> StoredReply | None:
-        return next(iter(self._database.ask(StoredReply, SQL["claimed"], (row, LEASE, old))), None)
+        return next(iter(self._database.ask(StoredReply, "access.claimed", (row, LEASE, old))), None)
 
     def begin(self, claim: Claim, leased: Callable[[Claim], None], *, joins: bool = True) -> SqlRequest:
         return SqlRequest(self._database, claim, leased, joins=joins)
@@ -313,11 +314,11 @@ class SqlReplies:
     def renew(self, claims: Sequence[Claim]) -> None:
         with self._database.write() as tx:
             for claim in sorted(claims):  # in one order, whoever does this
-                tx.run(SQL["renew"], (claim.row, claim.token, LEASE))
+                tx.run("access.renew", (claim.row, claim.token, LEASE))
 
     def forget(self, old: int, *, limit: int) -> int:
         with self._database.write() as tx:
-            return tx.run(SQL["forget"], (old, limit))
+            return tx.run("access.forget", (old, limit))
 
 
 class _UndoneError(Exception):

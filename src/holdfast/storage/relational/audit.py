@@ -34,9 +34,8 @@ from holdfast.core.chain import (
 )
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
 
-SQL: Final = Names("audit")
 #: Cutting is done in transactions of this many chains or entries, whichever is reached first.
 _CHAINS_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 5_000
@@ -91,7 +90,7 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     """
     if not events:
         return
-    head = tx.find(HeadRow, SQL["head"], (subject,)) or tx.find(HeadRow, SQL["head_of_erased"], (subject,))
+    head = tx.find(HeadRow, "audit.head", (subject,)) or tx.find(HeadRow, "audit.head_of_erased", (subject,))
     if head is None or head.alias is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
     seq, hashed = head.seq or 0, head.hash or GENESIS
@@ -99,7 +98,7 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     if not is_own_actor(actor):
         _check_actor(tx, subject, actor)
     entries = list(drafts(events))
-    numbers = tx.values(SQL["numbers"], (len(entries),))
+    numbers = tx.values("audit.numbers", (len(entries),))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
     for no, draft in zip(numbers, entries, strict=True):
@@ -111,15 +110,15 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
         text = entry_text(head.alias, no, seq, draft, closings[shared])
         hashed = link(hashed, text)
         added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
-    tx.run_many(SQL["append"], added)
-    tx.later(SQL["move_head"], (subject, seq, hashed, GENESIS))
+    tx.run_many("audit.append", added)
+    tx.later("audit.move_head", (subject, seq, hashed, GENESIS))
 
 
 def _check_actor(tx: Transaction, subject: int, actor: str) -> None:
     """Refuse an author that names the user whose chain it is, or that is the id of another user of the tenant."""
-    whose = Subject.parse(tx.value(SQL["name"], (subject,)) or "")
+    whose = Subject.parse(tx.value("audit.name", (subject,)) or "")
     named = bool(whose.user_id) and names_user(actor, whose.user_id)
-    if named or tx.value(SQL["known"], (Subject(whose.tenant, actor),)) is not None:
+    if named or tx.value("audit.known", (Subject(whose.tenant, actor),)) is not None:
         raise InvalidInputError(
             f"author {actor!r} names a user, and the audit chain must not: it is kept when the user is erased; "
             "give a role or a department instead. Nothing was changed"
@@ -141,7 +140,7 @@ class SqlAudit:
 
     def of_item(self, subject: Subject, item: str) -> list[Entry]:
         with self._database.read() as tx:
-            found = tx.all(EntryRow, SQL["of_item"], (tx.number_of(subject), item))
+            found = tx.all(EntryRow, "audit.of_item", (tx.number_of(subject), item))
         return [entry for row in found for entry in parse_entries(row.text, row.hash) if entry.item == item]
 
     def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[Entry]:
@@ -149,9 +148,9 @@ class SqlAudit:
         whose: object
         with self._database.read() as tx:
             if subject is None:
-                asked, whose = SQL["tail_of_tenant"], tenant
+                asked, whose = "audit.tail_of_tenant", tenant
             else:
-                asked, whose = SQL["tail_of_subject"], tx.number_of(subject)
+                asked, whose = "audit.tail_of_subject", tx.number_of(subject)
             for row in tx.each(EntryRow, asked, (whose, limit)):
                 latest += reversed(parse_entries(row.text, row.hash))
                 if len(latest) >= limit:
@@ -164,7 +163,7 @@ class SqlAudit:
 
     def sizes(self) -> Sizes:
         with self._database.read() as tx:
-            (sizes,) = tx.all(Sizes, SQL["sizes"])
+            (sizes,) = tx.all(Sizes, "audit.sizes")
             return sizes
 
     # --- sealing -----------------------------------------------------------------------------------------------
@@ -173,11 +172,11 @@ class SqlAudit:
         self._check_sealed()
         with self._database.alone("seal") as tx:
             last = next(iter(_last_checkpoints(tx, 1)), None)
-            moved = tx.run(SQL["seal_heads"])
+            moved = tx.run("audit.seal_heads")
             if last is not None and not moved:
                 return last
             made = _sealed(tx).checkpoint(last, at)
-            tx.run(SQL["add_checkpoint"], made)
+            tx.run("audit.add_checkpoint", made)
             return made
 
     def _check_sealed(self) -> None:
@@ -199,14 +198,14 @@ class SqlAudit:
     def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[Finding]:
         with self._database.read() as tx:
             written, sealed, pace = 0, Seal(), _Pace(progress)
-            for row in tx.each(ChainRow, SQL["all_chains"]):
+            for row in tx.each(ChainRow, "audit.all_chains"):
                 chain = None if row.seq is None else Chain(row.seq, row.hash, row.floor, row.floor_hash)
                 sealed_at = (row.sealed_seq, row.sealed_hash)
                 head = None if row.sealed_alias is None else Head(row.subject, row.sealed_alias, *sealed_at)
                 written += chain.seq if chain else 0
                 if head is not None:
                     sealed.add(head)
-                entries = pace.count(tx.each(Link, SQL["links"], (row.subject, _FIRST_PLACE)))
+                entries = pace.count(tx.each(Link, "audit.links", (row.subject, _FIRST_PLACE)))
                 if chain is None or row.alias is None:
                     name = f"subject number {row.subject}" if row.alias is None else row.alias.hex()
                     yield Finding(name, head.seq if head else 0, "the chain's end is gone, or all of the chain")
@@ -216,7 +215,7 @@ class SqlAudit:
             counted = _written(tx, "audit")
             if counted is not None and counted != written:
                 yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
-            stored = tx.each(Checkpoint, SQL["checkpoints"])
+            stored = tx.each(Checkpoint, "audit.checkpoints")
             yield from check_checkpoints(stored, sealed, _written(tx, "audit_checkpoints"))
 
     # --- cutting -----------------------------------------------------------------------------------------------
@@ -225,7 +224,7 @@ class SqlAudit:
         removed = after = 0
         while True:
             with self._database.read() as tx:
-                due = tx.values(SQL["overdue"], (after, before, _CHAINS_AT_ONCE))
+                due = tx.values("audit.overdue", (after, before, _CHAINS_AT_ONCE))
             if not due:
                 return removed
             room = _ENTRIES_AT_ONCE
@@ -262,19 +261,19 @@ class _Pace:
 
 
 def _last_checkpoints(tx: Transaction, limit: int | None) -> list[Checkpoint]:
-    return tx.all(Checkpoint, SQL["last_checkpoints"], (-1 if limit is None else limit,))[::-1]
+    return tx.all(Checkpoint, "audit.last_checkpoints", (-1 if limit is None else limit,))[::-1]
 
 
 def _written(tx: Transaction, table: str) -> int | None:
     """How many rows were ever written to a table, where the engine counts them."""
-    count: int | None = tx.value(SQL["written"], (table,))
+    count: int | None = tx.value("audit.written", (table,))
     return count
 
 
 def _sealed(tx: Transaction) -> Seal:
     """All heads as they are sealed."""
     seal = Seal()
-    for head in tx.each(Head, SQL["sealed"]):
+    for head in tx.each(Head, "audit.sealed"):
         seal.add(head)
     return seal
 
@@ -284,13 +283,13 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
 
     What does not verify is evidence, and is left as it is.
     """
-    limits = tx.find(CutLimits, SQL["cut_limits"], (subject,))
+    limits = tx.find(CutLimits, "audit.cut_limits", (subject,))
     if limits is None:
         return 0
     floor = limits.floor
     walk = Walk(limits.alias, floor, limits.floor_hash)
     upto, upto_hash = floor, limits.floor_hash
-    for entry in tx.each(Link, SQL["links"], (subject, floor + 1)):
+    for entry in tx.each(Link, "audit.links", (subject, floor + 1)):
         if entry.at >= before or entry.seq > min(limits.sealed_seq, floor + most):
             break
         if walk.step(entry):
@@ -299,6 +298,6 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
     if upto == floor:
         return 0
     append(tx, subject, [cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
-    tx.run(SQL["cut"], (subject, upto))
-    tx.run(SQL["move_floor"], (upto, upto_hash, subject))
+    tx.run("audit.cut", (subject, upto))
+    tx.run("audit.move_floor", (upto, upto_hash, subject))
     return upto - floor

@@ -18,9 +18,8 @@ from holdfast.core.values import SECOND, parse_json_object, to_json
 from holdfast.ports.access import Identity
 from holdfast.ports.work import JobRow, Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
 
-SQL: Final = Names("coordination")
 _ALONE: Final = "identity"
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
 _MOST_SKEW: Final = 3_600 * SECOND
@@ -35,27 +34,27 @@ class SqlIdentity:
 
     def read(self) -> Identity | None:
         with self._database.read() as tx:
-            return tx.find(Identity, SQL["identity"])
+            return tx.find(Identity, "coordination.identity")
 
     def make(self, store: str) -> Identity:
         known = self.read()
         if known is not None:
             return known
         with self._database.alone(_ALONE) as tx:
-            tx.run(SQL["make"], (store,))
-            return tx.find(Identity, SQL["identity"]) or Identity(store, None)
+            tx.run("coordination.make", (store,))
+            return tx.find(Identity, "coordination.identity") or Identity(store, None)
 
     def bind(self, keyring: str, *, replace: bool = False) -> str:
         with self._database.alone(_ALONE) as tx:
-            known = tx.find(Identity, SQL["identity"])
+            known = tx.find(Identity, "coordination.identity")
             if known is not None and known.keyring is not None and not replace:
                 return known.keyring
-            tx.run(SQL["bind"], (keyring,))
+            tx.run("coordination.bind", (keyring,))
         return keyring
 
     def has_data(self) -> bool:
         with self._database.read() as tx:
-            return bool(tx.value(SQL["has_data"]))
+            return bool(tx.value("coordination.has_data"))
 
 
 class SqlClock:
@@ -66,19 +65,19 @@ class SqlClock:
 
     def seen(self) -> Seen | None:
         with self._database.read() as tx:
-            return tx.find(Seen, SQL["seen"])
+            return tx.find(Seen, "coordination.seen")
 
     def sight(self, now: int, tolerance: int, *, trusted: bool = False, doubted: bool = False) -> Seen:
         with self._database.alone("seen") as tx:
-            before = tx.find(Seen, SQL["seen"])
+            before = tx.find(Seen, "coordination.seen")
             after = sight(before, now, tolerance, trusted=trusted, doubted=doubted)
             if after != before:
-                tx.run(SQL["see"], after)
+                tx.run("coordination.see", after)
         return after
 
     def accept(self, now: int, tenant: str, event: Event) -> None:
         with self._database.alone("seen") as tx:
-            tx.run(SQL["see"], Seen(now))
+            tx.run("coordination.see", Seen(now))
             append(tx, tx.number_for(Subject(tenant)), [event])
 
 
@@ -90,16 +89,16 @@ class SqlJobs:
 
     def enrol(self, name: str, *, now: int) -> None:
         with self._database.write() as tx:
-            tx.run(SQL["enrol"], (name, now))
+            tx.run("coordination.enrol", (name, now))
 
     def rows(self) -> list[JobRow]:
         with self._database.read() as tx:
-            return [_parse_job(row) for row in tx.all(JobRow, SQL["jobs"])]
+            return [_parse_job(row) for row in tx.all(JobRow, "coordination.jobs")]
 
     def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
         with self._database.write() as tx:
-            tx.run(SQL["enrol"], (name, now))
-            (row,) = tx.all(JobRow, SQL["job"], (name,))
+            tx.run("coordination.enrol", (name, now))
+            (row,) = tx.all(JobRow, "coordination.job", (name,))
             old = _parse_job(row)
             new = old._replace(
                 cron=old.cron if cron is None else cron or None,
@@ -107,7 +106,7 @@ class SqlJobs:
                 enabled=old.enabled if enabled is None else enabled,
             )
             anew = new.enabled and (not old.enabled or (new.cron, new.timezone) != (old.cron, old.timezone))
-            tx.run(SQL["configure"], (name, new.cron, new.timezone, int(new.enabled), anew, now))
+            tx.run("coordination.configure", (name, new.cron, new.timezone, int(new.enabled), anew, now))
 
     def claim(self, name: str, slot: int, *, now: int, lease: Lease | None = None) -> bool:
         return self._change("claim", lease, (name, now, slot))
@@ -143,13 +142,13 @@ class SqlJobs:
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         with self._database.write() as tx:
-            return sorted(tx.values(SQL["take_back"], (now, beyond, name)))
+            return sorted(tx.values("coordination.take_back", (now, beyond, name)))
 
     def _change(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
         with self._database.write() as tx:
             check_lease(tx, lease)
-            return tx.value(SQL[statement], bindings) is not None
+            return tx.value(f"coordination.{statement}", bindings) is not None
 
 
 class SqlLeases:
@@ -162,24 +161,24 @@ class SqlLeases:
         if self._database.is_shared:
             return None  # nobody else would see it, and what is done under it relies on what is committed
         with self._database.alone("leases") as tx:
-            held = tx.find(Lease, SQL["lease"], (name,))
+            held = tx.find(Lease, "coordination.lease", (name,))
             if held is not None and held.holder == holder:
-                return tx.find(Lease, SQL["extend"], (now + ttl, *held[:3]))
+                return tx.find(Lease, "coordination.extend", (now + ttl, *held[:3]))
             if held is None or _is_over(held, now):
-                return tx.find(Lease, SQL["take"], (name, holder, now + ttl))
+                return tx.find(Lease, "coordination.take", (name, holder, now + ttl))
             return None
 
     def renew(self, lease: Lease, *, now: int, ttl: int) -> bool:
         with self._database.write() as tx:
-            return tx.find(Lease, SQL["extend"], (now + ttl, *lease[:3])) is not None
+            return tx.find(Lease, "coordination.extend", (now + ttl, *lease[:3])) is not None
 
     def release(self, lease: Lease) -> None:
         with self._database.write() as tx:
-            tx.run(SQL["release"], lease[:3])
+            tx.run("coordination.release", lease[:3])
 
     def current(self, name: str, *, now: int) -> Lease | None:
         with self._database.read() as tx:
-            held = tx.find(Lease, SQL["lease"], (name,))
+            held = tx.find(Lease, "coordination.lease", (name,))
         return held if held is not None and not _is_over(held, now) else None
 
 
@@ -187,7 +186,7 @@ def check_lease(tx: Transaction, lease: Lease | None) -> None:
     """Raise ``LeaseLostError`` if the lease has changed hands; for use inside the transaction that relies on it."""
     if lease is None:
         return
-    held = tx.find(Lease, SQL["lease_checked"], (lease.name,))
+    held = tx.find(Lease, "coordination.lease_checked", (lease.name,))
     if held is None or (held.holder, held.epoch) != (lease.holder, lease.epoch):
         by = f"taken over by {held.holder}" if held is not None and held.holder else "released"
         raise LeaseLostError(f"the lease {lease.name!r} of {lease.holder} was {by}; this batch was not applied")

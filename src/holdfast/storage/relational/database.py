@@ -145,16 +145,6 @@ def row_maker(row: Any, statement: str, columns: Iterable[str]) -> Callable[[Row
     return (lambda values: new(values + rest)) if rest else new
 
 
-class Names:
-    """The statements of a ``.sql`` file, as a transaction asks for them."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-
-    def __getitem__(self, name: str) -> str:
-        return f"{self.file}.{name}"
-
-
 class Transaction(Protocol):
     """A transaction. Statements that would make something twice raise ``DuplicateError``."""
 

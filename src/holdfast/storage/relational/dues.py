@@ -16,16 +16,14 @@ from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.conversations.history import PurgedRow
-from holdfast.storage.relational.conversations.sessions import SQL as CONVERSATIONS
 from holdfast.storage.relational.conversations.sessions import Place as SessionPlace
 from holdfast.storage.relational.conversations.sessions import SessionRow, hold_on
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.moves import Mover, held_of
 from holdfast.storage.relational.profiles import ProfileRow, read_book, version_of
 from holdfast.storage.relational.record_rows import KINDS
 from holdfast.storage.relational.scopes import START, all_keys
 
-SQL: Final = Names("dues")
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 _SOME: Final = 1_000
@@ -134,17 +132,17 @@ class SqlDues:
 
     def tenants(self) -> list[str]:
         with self._database.read() as tx:
-            return tx.values(SQL["tenants"])
+            return tx.values("dues.tenants")
 
     def profiles(self, tenant: str) -> list[Profile]:
         with self._database.read() as tx:
             book = read_book(tx, tenant)
-            found = tx.all(ProfileRow, SQL["profiles"], (tenant,))
+            found = tx.all(ProfileRow, "dues.profiles", (tenant,))
             together = [(row.no, row.kind, book.together(row.kind, json.loads(row.rules))) for row in found]
         return [Profile(no, kind, resolve(kind, rules, book.defaults), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
-        statement = SQL["session_census" if profile.kind == HISTORY else "census"]
+        statement = "dues.session_census" if profile.kind == HISTORY else "dues.census"
         with self._database.read() as tx:
             found = tx.all(CensusRow, statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
         return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
@@ -156,12 +154,12 @@ class SqlDues:
             return {}
         where = (profile.number, state, *_bounds(window), to_json(sorted(without)))
         with self._database.read() as tx:
-            return dict(tx.all(AgentCount, SQL["census_of_agents"], where))
+            return dict(tx.all(AgentCount, "dues.census_of_agents", where))
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: Place = START, limit: int, tags: bool
     ) -> Page:
-        statement = SQL["sessions_due" if profile.kind == HISTORY else "due"]
+        statement = "dues.sessions_due" if profile.kind == HISTORY else "dues.due"
         with self._database.read() as tx:
             found = tx.all(DueRow, statement, (profile.number, state, *_bounds(window), *after, tags, limit))
         last = (found[-1].aged_from, found[-1].key) if found else START
@@ -181,13 +179,13 @@ class SqlDues:
         with self._database.read() as tx:
             first, last = all_keys(tx.number_of(subject) or 0)
             where = (profile.number, state, *_bounds(window), max(first, after + 1), last, tags, limit, subject)
-            found = tx.all(DueRow, SQL["due_of_subject"], where)
+            found = tx.all(DueRow, "dues.due_of_subject", where)
         return [row.facts(profile.kind, state) for row in found], found[-1].key if found else after
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         with self._database.read() as tx:
-            found = tx.all(CensusRow, SQL["bin_census"], (now, tenant))
-            found += tx.all(CensusRow, SQL["session_bin_census"], (now, tenant))
+            found = tx.all(CensusRow, "dues.bin_census", (now, tenant))
+            found += tx.all(CensusRow, "dues.session_bin_census", (now, tenant))
         return [row.census(_kind(row.kind)) for row in found]
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
@@ -195,7 +193,7 @@ class SqlDues:
         after = START
         with self._database.read() as tx:
             movers: dict[str, Mover] = {}
-            while found := tx.all(PurgedRow, CONVERSATIONS["messages_to_purge"], (now, *after, tenant, _SOME)):
+            while found := tx.all(PurgedRow, "sessions.messages_to_purge", (now, *after, tenant, _SOME)):
                 after = found[-1].place
                 for row in found:
                     mover = movers.get(row.subject) or Mover(tx, row.subject, row.number, now=now)
@@ -210,7 +208,7 @@ class SqlDues:
     def binned(
         self, tenant: str, now: int, *, after: Place = START, limit: int, tags: bool, sessions: bool = False
     ) -> Page:
-        statement = SQL["sessions_binned" if sessions else "binned"]
+        statement = "dues.sessions_binned" if sessions else "dues.binned"
         with self._database.read() as tx:
             found = tx.all(DueRow, statement, (now, tenant, *after, tags, limit))
         last = (found[-1].purge_at or 0, found[-1].key) if found else START
@@ -221,25 +219,25 @@ class SqlDues:
     ) -> list[Session]:
         with self._database.read() as tx:
             where = (tenant, subject, limit, *(after or (_FIRST, "")))
-            found = tx.all(SessionRow, SQL["bin_of_sessions"], where)
+            found = tx.all(SessionRow, "dues.bin_of_sessions", where)
         return [row.session(row.subject) for row in found]
 
     def live(self, subject: Subject) -> int:
         with self._database.read() as tx:
-            return tx.number(SQL["live_of_subject"], (tx.number_of(subject) or 0,))
+            return tx.number("dues.live_of_subject", (tx.number_of(subject) or 0,))
 
     def expired(self, subject: Subject, kind: str, now: int) -> int:
         tenant = subject.tenant
         with self._database.read() as tx:
             keys = all_keys(tx.number_of(subject) or 0)
-            return tx.number(SQL["expired"], (tenant, kind, now, *keys))
+            return tx.number("dues.expired", (tenant, kind, now, *keys))
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
         with self._database.read() as tx:
-            return tx.number(SQL["live_of_agent"], (agent_id, tenant))
+            return tx.number("dues.live_of_agent", (agent_id, tenant))
 
     def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
-        statement = SQL["session_shares" if profile.kind == HISTORY else "shares"]
+        statement = "dues.session_shares" if profile.kind == HISTORY else "dues.shares"
         with self._database.read() as tx:
             numbers = ((tx.number_of(Subject(tenant, user_id)), user_id) for user_id in named.users)
             users = {number: user_id for number, user_id in numbers if number is not None}
@@ -256,28 +254,28 @@ class SqlDues:
             with self._database.read() as tx:
                 yield from _oldest_due(tx, profile, now)
         with self._database.read() as tx:
-            earliest: int | None = tx.value(SQL["earliest_binned"], (now, tenant))
+            earliest: int | None = tx.value("dues.earliest_binned", (now, tenant))
         if earliest is not None:
             yield "bin", earliest
 
     def totals(self) -> list[tuple[str, str, str, int]]:
         with self._database.read() as tx:
-            return [(row.kind, row.state, row.cause, row.records) for row in tx.all(TotalRow, SQL["totals"])]
+            return [(row.kind, row.state, row.cause, row.records) for row in tx.all(TotalRow, "dues.totals")]
 
     def holdings(self) -> list[tuple[str, int, int]]:
         with self._database.read() as tx:
-            found = tx.all(HoldingRow, SQL["bytes_by_kind"])
+            found = tx.all(HoldingRow, "dues.bytes_by_kind")
         return [(_kind(row.kind), row.bytes, row.memories) for row in found]
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
         limits = [_LAST, *sorted(bounds, reverse=True), _FIRST]
         counts: dict[str, tuple[list[int], int]] = {}
         with self._database.read() as tx:
-            for profile in tx.all(NumberedProfile, SQL["every_profile"]):
+            for profile in tx.all(NumberedProfile, "dues.every_profile"):
                 found, total = counts.get(profile.kind, ([0] * (len(limits) - 1), 0))
                 for place, (newest, oldest) in enumerate(pairwise(limits)):
                     for state in (State.ACTIVE, State.ARCHIVED):
-                        (ages,) = tx.all(AgesRow, SQL["ages"], (profile.no, state, oldest, newest))
+                        (ages,) = tx.all(AgesRow, "dues.ages", (profile.no, state, oldest, newest))
                         found[place] += ages.records
                         total += int(ages.total) * SECOND
                 counts[profile.kind] = (found, total)
@@ -290,10 +288,10 @@ class SqlDues:
 def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
     """When the record that has waited longest for its move was due, for each state."""
     if profile.kind == HISTORY:
-        found = [(State.ACTIVE, tx.value(SQL["earliest_session"], (profile.number,)))]
+        found = [(State.ACTIVE, tx.value("dues.earliest_session", (profile.number,)))]
     else:
         states = (State.ACTIVE, State.ARCHIVED)
-        found = [(state, tx.value(SQL["earliest"], (profile.number, state))) for state in states]
+        found = [(state, tx.value("dues.earliest", (profile.number, state))) for state in states]
     life = profile.life
     for state, earliest in found:
         times = [life.delete_after] + ([life.archive_after] if state is State.ACTIVE else [])

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
 
 from holdfast.core.records import Fact, Scope, Subject, succession
-from holdfast.core.values import to_json
-from holdfast.storage.relational.database import Database, Names
+from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.records import refuse_removed_agents
-
-SQL: Final = Names("facts")
 
 
 class SqlFacts:
@@ -29,15 +25,15 @@ class SqlFacts:
             refuse_removed_agents(tx, [agent])
             known: dict[tuple[str, str], dict[str, Fact]] = {}
             for source in dict.fromkeys(fact.source for fact in facts):
-                for row in tx.all(Fact, SQL["of_source"], (number, source)):
+                for row in tx.all(Fact, "facts.of_source", (number, source)):
                     known.setdefault((source, row.name), {})[row.id] = parse_fact(row)
             for fact in facts:
                 same = known.setdefault((fact.source, fact.name), {})
                 ended, new = succession(list(same.values()), fact, replacing=replacing)
                 for old in ended:
-                    tx.run(SQL["end"], (old.until, number, old.id))
+                    tx.run("facts.end", (old.until, number, old.id))
                 for one in new:
-                    tx.run(SQL["add"], (number, *_row(one)))
+                    tx.run("facts.add", (number, *_row(one)))
                     added.append(one.id)
                 same.update((one.id, one) for one in (*ended, *new))
         return added
@@ -48,7 +44,7 @@ class SqlFacts:
             refuse_removed_agents(tx, [agent])
             ended = 0
             for fact_id in fact_ids:
-                ended += tx.run(SQL["end_current"], (at, number, fact_id))
+                ended += tx.run("facts.end_current", (at, number, fact_id))
             return ended
 
     def facts(self, subject: Subject, entity_ids: Sequence[str]) -> list[Fact]:
@@ -57,7 +53,7 @@ class SqlFacts:
             number = tx.number_of(subject)
             for entity_id in entity_ids:
                 for statement in ("of_source", "of_target"):
-                    for row in tx.all(Fact, SQL[statement], (number, entity_id)):
+                    for row in tx.all(Fact, f"facts.{statement}", (number, entity_id)):
                         found[row.id] = parse_fact(row)
         return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
 
@@ -81,11 +77,11 @@ class SqlSchemas:
     def put(self, tenant: str, collection: str, schema: str | None) -> None:
         with self._database.write() as tx:
             if schema is None:
-                tx.run(SQL["remove_schema"], (tenant, collection))
+                tx.run("facts.remove_schema", (tenant, collection))
             else:
-                tx.run(SQL["put_schema"], (tenant, collection, schema))
+                tx.run("facts.put_schema", (tenant, collection, schema))
 
     def get(self, tenant: str, collection: str) -> str | None:
         with self._database.read() as tx:
-            schema: str | None = tx.value(SQL["schema"], (tenant, collection))
+            schema: str | None = tx.value("facts.schema", (tenant, collection))
         return schema

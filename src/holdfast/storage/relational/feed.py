@@ -12,7 +12,7 @@ from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.moves import find_standing, known_model, model_code
 from holdfast.storage.relational.record_rows import RecordRow, as_record
-from holdfast.storage.relational.scopes import SQL, Tally, context_query, key_range, read_context
+from holdfast.storage.relational.scopes import Tally, context_query, key_range, read_context
 
 #: Rows of a whole scope are read this many at a time.
 _PAGE: Final = 2_000
@@ -40,7 +40,7 @@ class SqlFeed:
         agent = scope.agent_id if "agent" in kind.scope else None
         if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
             asked = (scope.subject, kind.code, scope.tenant, agent or "")
-            if self._database.ask(CursorRow, SQL["cursor"], asked) == [since]:
+            if self._database.ask(CursorRow, "records.cursor", asked) == [since]:
                 return Changes(since, False, [], [])
         with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
@@ -56,13 +56,13 @@ class SqlFeed:
                 return Changes(cursor, True, [], [])
             code = known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor:
-                stored = tx.each(IndexRow, SQL["index_rows"], (code, *key_range(number, kind)))
+                stored = tx.each(IndexRow, "records.index_rows", (code, *key_range(number, kind)))
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-            live = _readable(tx.all(IndexRow, SQL["index_rows"], (code, *key_range(number, kind, since[2]))), agent)
+            live = _readable(tx.all(IndexRow, "records.index_rows", (code, *key_range(number, kind, since[2]))), agent)
             there = {row.id for row in live}
             gone = []
-            for record_id in tx.values(SQL["changed_ids"], (tally.scope, since[1])):
-                one = tx.find(IndexRow, SQL["index_row"], (code, record_id, number))
+            for record_id in tx.values("records.changed_ids", (tally.scope, since[1])):
+                one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
                 if one is None:
                     gone.append(record_id)
                 elif record_id not in there:
@@ -75,7 +75,7 @@ class SqlFeed:
             if number is None:
                 return []
             code = known_model(tx, model)
-            found = tx.all(RecordRow, SQL["unembedded"], (*key_range(number, kind), code, limit))
+            found = tx.all(RecordRow, "records.unembedded", (*key_range(number, kind), code, limit))
             return [as_record(subject, row) for row in found]
 
     def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
@@ -89,7 +89,7 @@ class SqlFeed:
                 row = find_standing(tx, record_id, number)
                 if row is not None and row.version == version:
                     model = model_code(tx, encoding.model)
-                    tx.run(SQL["embed"], (model, encoding.vectors, encoding.terms, row.key, version))
+                    tx.run("records.embed", (model, encoding.vectors, encoding.terms, row.key, version))
                     tally.note_change(record_id)
                     written += 1
             tally.save()
@@ -99,15 +99,15 @@ class SqlFeed:
         if not self.is_current(model):
             with self._database.alone("models") as tx:
                 code = model_code(tx, model)
-                tx.run(SQL["adopt_model"], (code,))
+                tx.run("records.adopt_model", (code,))
 
     def is_current(self, model: str) -> bool:
         with self._database.read() as tx:
-            return bool(tx.value(SQL["current_model"]) == model)
+            return bool(tx.value("records.current_model") == model)
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         with self._database.read() as tx:
-            return map(Subject.parse, tx.values(SQL["subjects_of_tenant"], (tenant,)))
+            return map(Subject.parse, tx.values("records.subjects_of_tenant", (tenant,)))
 
 
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:

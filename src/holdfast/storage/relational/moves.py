@@ -15,11 +15,10 @@ from holdfast.core.records import BIN, HISTORY, LIVE, NEXT, Cause, Kind, MemoryT
 from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import DuplicateError, Names, Transaction
+from holdfast.storage.relational.database import DuplicateError, Transaction
 from holdfast.storage.relational.record_rows import KINDS, STATES, Stored, to_stored
-from holdfast.storage.relational.scopes import SQL, Counts, Tally, key_range, limits
+from holdfast.storage.relational.scopes import Counts, Tally, key_range, limits
 
-PACKS: Final = Names("packs")
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
 #: Why something does not come back, as the audit chain says it.
@@ -131,7 +130,7 @@ class Mover:
         if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
             listed = to_json([move.id for move in moves])
             asked = (listed, self.number, bool(self.holds))
-            known = {row.id: row for row in self._tx.all(StandingRow, SQL["standing_all"], asked)}
+            known = {row.id: row for row in self._tx.all(StandingRow, "records.standing_all", asked)}
             return [self._move(move, known.pop(move.id, None)) for move in moves]
         if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
             return [self.move(move) for move in moves]
@@ -144,9 +143,9 @@ class Mover:
         listed = to_json([[move.id, move.version] for move in moves])
         if first.target is State.RECYCLED:
             how = (self._now, first.reason, first.purge_at, first.bundle, first.aged_from)
-            found = self._tx.all(MovedRow, SQL["recycle_all"], (*how, listed, self.number, first.source))
+            found = self._tx.all(MovedRow, "records.recycle_all", (*how, listed, self.number, first.source))
         else:
-            found = self._tx.all(MovedRow, SQL["erase_all"], (listed, self.number, first.source))
+            found = self._tx.all(MovedRow, "records.erase_all", (listed, self.number, first.source))
         moved = {row.id: row for row in found}
         for move in moves:
             if move.id in moved:
@@ -161,7 +160,7 @@ class Mover:
             tally.count(-1, -row.size)
             tally.note_change(move.id)
         if kind.has_facts and move.target is State.DELETED:
-            self._tx.run(SQL["forget_facts"], (self.number, move.id))
+            self._tx.run("records.forget_facts", (self.number, move.id))
         self._note(move, kind.name.value)
 
     def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
@@ -181,11 +180,11 @@ class Mover:
         """
         if name is None:
             return
-        row = self._tx.find(ThingRow, SQL["expired_by_name"], (self.number, kind.code, name, self._now))
+        row = self._tx.find(ThingRow, "records.expired_by_name", (self.number, kind.code, name, self._now))
         if row is not None:
             thing = held_of(self.subject, row.agent_id, row.session_id, row.id, row.metadata)
             if find_hold(thing, self.holds) is not None:
-                self._tx.run(SQL["give_up_name"], (row.key,))
+                self._tx.run("records.give_up_name", (row.key,))
                 return
             reason = "its time was over, and its name was wanted"
             move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE)
@@ -212,7 +211,7 @@ class Mover:
         except DuplicateError:
             return Outcome.TAKEN
         if row.pack is not None and (keeping is not None or move.target is State.DELETING):
-            self._tx.run(PACKS["spoil"], (row.pack,))
+            self._tx.run("packs.spoil", (row.pack,))
         if move.source in LIVE or move.target in LIVE:
             tally.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
             tally.note_change(move.id)
@@ -221,13 +220,13 @@ class Mover:
 
     def _write(self, move: Move, kind: Kind, key: int, stored: Stored | None) -> None:
         if move.target is State.DELETED:
-            self._tx.run(SQL["erase"], (key,))
+            self._tx.run("records.erase", (key,))
             if kind.has_facts:
-                self._tx.run(SQL["forget_facts"], (self.number, move.id))
+                self._tx.run("records.forget_facts", (self.number, move.id))
             return
         values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from)
         if move.keeping is None or stored is None:
-            self._tx.run(SQL["move"], (*values, key))
+            self._tx.run("records.move", (*values, key))
             return
         encoding = move.keeping.encoding
         if encoding.model not in self._models:
@@ -237,12 +236,12 @@ class Mover:
         kept = (move.keeping.pack, stored.size, model, encoding.vectors, encoding.terms, *texts)
         # What is live already takes no name that it has not, so nothing is in its way, and nobody waits for the answer.
         write = self._tx.later if move.source in LIVE else self._tx.run
-        write(SQL["move_keeping"], (*values, *kept, key))
+        write("records.move_keeping", (*values, *kept, key))
 
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
         if number is not None and number not in self._packs:
-            self._packs[number] = self._tx.value(PACKS["is_writing"], (number,)) is not None
+            self._packs[number] = self._tx.value("packs.is_writing", (number,)) is not None
         return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:
@@ -286,7 +285,7 @@ class Mover:
         if self._events:
             append(self._tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
-            self._tx.later(SQL["count_moves"], (self.number, kind, target, cause, count))
+            self._tx.later("records.count_moves", (self.number, kind, target, cause, count))
 
 
 def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
@@ -296,7 +295,7 @@ def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
 
 def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
     """Until when an agent is in the recycle bin; ``None`` if it is not there."""
-    until: int | None = tx.value(SQL["removed_agent"], (tenant, agent_id))
+    until: int | None = tx.value("records.removed_agent", (tenant, agent_id))
     return until
 
 
@@ -304,13 +303,13 @@ def find_standing(
     tx: Transaction, record_id: str, number: int | None, *, with_metadata: bool = False
 ) -> StandingRow | None:
     """A subject's record as it is now."""
-    return tx.find(StandingRow, SQL["standing"], (record_id, number, with_metadata))
+    return tx.find(StandingRow, "records.standing", (record_id, number, with_metadata))
 
 
 def standing_holds(tx: Transaction, subject: Subject) -> list[Hold]:
     """The holds that may cover something of a subject."""
     tenant, user_id = subject.tenant, subject.user_id
-    return tx.all(Hold, SQL["standing_holds"], (tenant, user_id))
+    return tx.all(Hold, "records.standing_holds", (tenant, user_id))
 
 
 def held_of(subject: Subject, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
@@ -332,7 +331,7 @@ def _action(move: Move) -> Action:
 
 def known_model(tx: Transaction, model: str) -> int | None:
     """The code of a model that has been seen before."""
-    code: int | None = tx.value(SQL["model"], (model,))
+    code: int | None = tx.value("records.model", (model,))
     return code
 
 
@@ -341,7 +340,7 @@ def model_code(tx: Transaction, model: str | None) -> int | None:
     if model is None:
         return None
     code = known_model(tx, model)
-    return code if code is not None else tx.number(SQL["new_model"], (model,))
+    return code if code is not None else tx.number("records.new_model", (model,))
 
 
 @contextmanager
@@ -363,7 +362,7 @@ def prune_oldest(
     reason = "pruned: the quota was reached"
     moved: list[str] = []
     kept: tuple[Move, Hold] | None = None
-    for row in tx.all(ThingRow, SQL["oldest"], (*key_range(subject, kind), now, -1 if mover.holds else most)):
+    for row in tx.all(ThingRow, "records.oldest", (*key_range(subject, kind), now, -1 if mover.holds else most)):
         if len(moved) == most:
             break
         move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
@@ -380,6 +379,6 @@ def prune_oldest(
 def recycle_expired(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> None:
     """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
     reason = "its time was over, and its place was wanted"
-    for row in tx.all(ExpiredRow, SQL["expired"], (*key_range(subject, kind), now)):
+    for row in tx.all(ExpiredRow, "records.expired", (*key_range(subject, kind), now)):
         move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
         mover.move(move)

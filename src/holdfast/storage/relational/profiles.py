@@ -9,18 +9,25 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from holdfast.core.decisions import Life
 from holdfast.core.errors import RulesChangedError
 from holdfast.core.records import Scope, Subject, Terms
-from holdfast.core.rules import DEFAULTS, Labels, Rule, Selection, dump_defaults, labels_of, load_defaults, resolve
-from holdfast.core.values import to_json
-from holdfast.installation import VERSION
-from holdfast.storage.relational.database import Names, Transaction
-
-SQL: Final = Names("rules")
+from holdfast.core.rules import (
+    DEFAULTS,
+    Labels,
+    Life,
+    Rule,
+    Selection,
+    dump_defaults,
+    labels_of,
+    load_defaults,
+    resolve,
+)
+from holdfast.core.version import VERSION
+from holdfast.storage.relational.database import Transaction
 
 
 class RuleRow(NamedTuple):
@@ -155,15 +162,15 @@ class Profiles:
         if where in self._numbers:
             return self._numbers[where]
         made = self._made.setdefault(tx, set())
-        known: int | None = tx.value(SQL["profile"], where)
+        known: int | None = tx.value("rules.profile", where)
         if known is not None:
             if where not in made:  # what this transaction has made may yet be undone
                 self._numbers[where] = known
             return known
         made.add(where)
-        tx.run(SQL["open_book"], (scope.tenant, dump_defaults(), VERSION))
+        tx.run("rules.open_book", (scope.tenant, dump_defaults(), VERSION))
         life = read_book(tx, scope.tenant).life(kind, json.loads(key))
-        return tx.number(SQL["new_profile"], (scope.tenant, kind, key, *life[:3]))
+        return tx.number("rules.new_profile", (scope.tenant, kind, key, *life[:3]))
 
     def life(
         self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
@@ -175,19 +182,19 @@ class Profiles:
 
 def read_book(tx: Transaction, tenant: str) -> Book:
     """The tenant's rules, read anew."""
-    found = {row.no: row.rule(tenant) for row in tx.all(RuleRow, SQL["rules"], (tenant,))}
+    found = {row.no: row.rule(tenant) for row in tx.all(RuleRow, "rules.rules", (tenant,))}
     return Book(version_of(tx, tenant), found, read_defaults(tx, tenant))
 
 
 def read_defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
     """The defaults that hold for a tenant; those of this version, where nothing was ever kept."""
-    row = tx.find(DefaultsRow, SQL["defaults"], (tenant,))
+    row = tx.find(DefaultsRow, "rules.defaults", (tenant,))
     return DEFAULTS if row is None else load_defaults(row.defaults)
 
 
 def turn_page(tx: Transaction, tenant: str) -> None:
     """Let everyone who has read a tenant's rules read them again."""
-    tx.run(SQL["turn_page"], (tenant, dump_defaults(), VERSION))
+    tx.run("rules.turn_page", (tenant, dump_defaults(), VERSION))
 
 
 def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
@@ -207,5 +214,5 @@ def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
 
 def version_of(tx: Transaction, tenant: str) -> int:
     """The version of a tenant's book."""
-    version: int = tx.value(SQL["book"], (tenant,)) or 0
+    version: int = tx.value("rules.book", (tenant,)) or 0
     return version

@@ -17,7 +17,7 @@ from holdfast.core.records import TYPES, Record, Scope, State, Subject
 from holdfast.core.values import agent_of, agent_source, is_packed, pack, parse_json_object, to_json, unpack
 from holdfast.ports.records import Written
 from holdfast.storage.relational.database import NOBODY, Database, Transaction
-from holdfast.storage.relational.scopes import SQL, all_keys
+from holdfast.storage.relational.scopes import all_keys
 
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 STATES: Final = {state.value: state for state in State}
@@ -148,7 +148,7 @@ class SqlProvenance:
             number = tx.number_of(subject)
             if number is None:
                 return []
-            found = tx.all(FactsRow, SQL["derived"], (number, to_json(source_ids)))
+            found = tx.all(FactsRow, "records.derived", (number, to_json(source_ids)))
         return [_written(subject, row) for row in found]
 
     def of_source(
@@ -159,9 +159,9 @@ class SqlProvenance:
             first, last = _EVERY_KEY if subject is None else all_keys(tx.number_of(subject) or 0)
             where = (source, max(first - 1, after), last, tenant, limit)
             if agent_id is None:
-                found = tx.all(FactsRow, SQL["of_source"], where)
+                found = tx.all(FactsRow, "records.of_source", where)
             else:
-                found = tx.all(FactsRow, SQL["of_agent"], (*where, agent_id))
+                found = tx.all(FactsRow, "records.of_agent", (*where, agent_id))
         return [_written(row.subject, row) for row in found], found[-1].key if found else after
 
 
@@ -169,12 +169,12 @@ def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Se
     """Note what new records of a subject, by their keys, were derived from."""
     rows = [(number, source_id, key) for key, sources in keyed for source_id in sources]
     if rows:
-        tx.run_many(SQL["derive"], rows)
+        tx.run_many("records.derive", rows)
 
 
 def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequence[str]) -> None:
     """Note that a record was derived from these, and not from what it said before."""
-    tx.run(SQL["underive"], (key,))
+    tx.run("records.underive", (key,))
     note_derivations(tx, number, [(key, sources)])
 
 

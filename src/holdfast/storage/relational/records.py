@@ -30,7 +30,6 @@ from holdfast.storage.relational.moves import (
     standing_holds,
     unique,
 )
-from holdfast.storage.relational.profiles import SQL as RULES
 from holdfast.storage.relational.profiles import Profiles, check_rules
 from holdfast.storage.relational.record_rows import (
     FactsRow,
@@ -41,7 +40,6 @@ from holdfast.storage.relational.record_rows import (
     to_stored,
 )
 from holdfast.storage.relational.scopes import (
-    SQL,
     START,
     QuotaRow,
     Tally,
@@ -171,9 +169,9 @@ class SqlRecords:
                 )
                 derived.append((key, record.derived_from))
             if len(rows) == 1 and entries[0].record.name is None:  # nothing can be in its way
-                tx.later(SQL["insert"], rows[0])
+                tx.later("records.insert", rows[0])
             else:
-                tx.run_many(SQL["insert"], rows)
+                tx.run_many("records.insert", rows)
             note_derivations(tx, number, derived)
             tally.count(len(stored), size)
             mover.save()
@@ -184,12 +182,12 @@ class SqlRecords:
     def get(self, subject: Subject, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
-            row = None if number is None else tx.find(RecordRow, SQL["get"], (record_id, number))
+            row = None if number is None else tx.find(RecordRow, "records.get", (record_id, number))
             return None if row is None else _hide_removed(tx, as_record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
         with self._database.read() as tx:
-            row = tx.find(RecordRow, SQL["find"], (record_id, tenant))
+            row = tx.find(RecordRow, "records.find", (record_id, tenant))
         return None if row is None else as_record(row.subject, row)
 
     def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
@@ -197,12 +195,12 @@ class SqlRecords:
             number = tx.number_of(subject)
             if number is None:
                 return None
-            row = tx.find(RecordRow, SQL["get_named"], (number, kind.code, name, now))
+            row = tx.find(RecordRow, "records.get_named", (number, kind.code, name, now))
             return None if row is None else as_record(subject, row)
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         asked = (to_json(record_ids), subject, now, subject.tenant)
-        found = self._database.ask(RecordRow, SQL["fetch"], asked)
+        found = self._database.ask(RecordRow, "records.fetch", asked)
         records = {row.id: as_record(subject, row) for row in found}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
@@ -210,8 +208,8 @@ class SqlRecords:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             asked = (to_json(record_ids), number)
-            found = tx.all(RecordRow, SQL["entries"], asked)
-            encodings = tx.all(EncodingRow, SQL["encodings"], asked)
+            found = tx.all(RecordRow, "records.entries", asked)
+            encodings = tx.all(EncodingRow, "records.encodings", asked)
         encoded = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encodings}
         return {row.id: Entry(as_record(subject, row), encoded[row.id]) for row in found}
 
@@ -220,23 +218,23 @@ class SqlRecords:
     ) -> tuple[list[Record], tuple[int, int]]:
         with self._database.read() as tx:
             if subject is None:
-                found = tx.all(RecordRow, SQL["bin_of_tenant"], (*after, limit, tenant))
+                found = tx.all(RecordRow, "records.bin_of_tenant", (*after, limit, tenant))
             else:
                 keys = all_keys(tx.number_of(subject) or 0)
-                found = tx.all(RecordRow, SQL["bin_of_subject"], (*after, limit, *keys))
+                found = tx.all(RecordRow, "records.bin_of_subject", (*after, limit, *keys))
         last = (found[-1].purge_at or 0, found[-1].key) if found else after
         return [as_record(row.subject, row) for row in found], last
 
     def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
         with self._database.read() as tx:
-            found = tx.all(RecordRow, SQL["bundled"], (bundle, after, tenant, limit))
+            found = tx.all(RecordRow, "records.bundled", (bundle, after, tenant, limit))
         return [as_record(row.subject, row) for row in found], found[-1].key if found else after
 
     def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             first, last = key_range(number, kind)
-            found = tx.all(FactsRow, SQL["live_ids"], (max(first, after + 1), last, limit))
+            found = tx.all(FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
     def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
@@ -265,7 +263,7 @@ class SqlRecords:
             texts = (stored.metadata, stored.content, stored.body)
             listed = _listed(record.derived_from)
             values = (record.name, record.updated_at, stored.size, *found_by, *texts, record.source, listed, row.key)
-            tx.run(SQL["replace"], values)
+            tx.run("records.replace", values)
             if labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
                 self._relabel(tx, record, row.key)
             if listed != row.derived_from:
@@ -281,7 +279,7 @@ class SqlRecords:
         if book.is_selective:
             labels = labels_of(record.metadata)
             profile = self._profiles.find(tx, record.kind.value, record.scope, record.id, labels, book=book)
-            tx.run(RULES["assign_record"], (profile, key))
+            tx.run("rules.assign_record", (profile, key))
 
     def transition(
         self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
@@ -314,9 +312,9 @@ class SqlRecords:
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
         who = (tenant, user_id or "", kind.code)
         with self._database.govern(tenant) as tx:
-            quota = tx.find(QuotaRow, SQL["quota"], who) or QuotaRow(None, None)
+            quota = tx.find(QuotaRow, "records.quota", who) or QuotaRow(None, None)
             values = quota._asdict() | {name: -1 if value is None else value for name, value in maximum.items()}
-            tx.run(SQL["put_quota"], (*who, values["max_memories"], values["max_bytes"]))
+            tx.run("records.put_quota", (*who, values["max_memories"], values["max_bytes"]))
 
 
 def _transition(tx: Transaction, subject: Subject, moves: Sequence[Move], now: int, rules: int | None) -> list[Outcome]:

@@ -18,13 +18,11 @@ from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.conversations.sessions import Place, end_windows, hold_on, move_session
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.moves import Mover, held_of, standing_holds
-from holdfast.storage.relational.profiles import SQL as RULES
 from holdfast.storage.relational.profiles import Profiles
 from holdfast.storage.relational.record_rows import KINDS
 
-SQL: Final = Names("registry")
 AGENT: Final = "agent"
 _ATTEMPTS: Final = 5
 #: Before everything there is.
@@ -89,7 +87,7 @@ class SqlRegistry:
                         "list), then sweep: holdfast sweep"
                     )
                 known = None
-            tx.run(SQL["put"], (tenant, sort, entry_id, description, to_json(metadata), now))
+            tx.run("registry.put", (tenant, sort, entry_id, description, to_json(metadata), now))
             _note(tx, (tenant, sort, entry_id), Action.REGISTERED if known is None else Action.CHANGED, now=now)
             (entry,) = _read(tx, (tenant, sort, entry_id))
             return entry
@@ -110,10 +108,10 @@ class SqlRegistry:
             hold = _hold_on(tx, where, {} if known is None else known.metadata)
             if hold is None:
                 if known is None:
-                    tx.run(SQL["put"], (*where, "", "{}", now))
+                    tx.run("registry.put", (*where, "", "{}", now))
                 elif known.bundle is not None:  # some of it had not come back yet: it all goes together again
                     bundle = known.bundle
-                tx.run(SQL["remove"], (now, reason, now + BIN, bundle, *where))
+                tx.run("registry.remove", (now, reason, now + BIN, bundle, *where))
                 _note(tx, where, Action.RECYCLED, now=now, reason=reason)
             else:
                 _note(tx, where, Action.REFUSED, now=now, to=State.RECYCLED.value, hold=hold.id)
@@ -138,7 +136,7 @@ class SqlRegistry:
                     f"{sort} {entry_id!r} was in the recycle bin until {iso(known.purge_at or 0)}; "
                     "it can no longer be restored"
                 )
-            tx.run(SQL["restore"], (now, *where))
+            tx.run("registry.restore", (now, *where))
             _note(tx, where, Action.RESTORED, now=now)
             (entry,) = _read(tx, where)
             return entry
@@ -161,7 +159,7 @@ class SqlRegistry:
         last: tuple[str, int] | None = None
         for attempt in range(_ATTEMPTS):  # what another changed between the look and the move is looked at again
             with self._database.read() as tx:
-                found = tx.all(OwnRow, SQL[f"{statement}_{what}"], where)
+                found = tx.all(OwnRow, f"registry.{statement}_{what}", where)
             if attempt == 0 and len(found) == limit:
                 last = (found[-1].place, found[-1].key)
             theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: row.subject)]
@@ -217,15 +215,15 @@ class SqlRegistry:
     def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
         with self._database.govern(entry.tenant) as tx:
             check_lease(tx, lease)
-            return tx.run(SQL["finish"], (entry.tenant, entry.sort, entry.id, entry.version)) > 0
+            return tx.run("registry.finish", (entry.tenant, entry.sort, entry.id, entry.version)) > 0
 
     def unfinished(self, tenant: str) -> list[Registered]:
         with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, SQL["unfinished"], (tenant,))]
+            return [_parse(row) for row in tx.all(Registered, "registry.unfinished", (tenant,))]
 
     def due(self, tenant: str, *, now: int) -> list[Registered]:
         with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, SQL["due"], (tenant, now))]
+            return [_parse(row) for row in tx.all(Registered, "registry.due", (tenant, now))]
 
     def outlook(self, entry: Registered, *, at: int) -> Outlook:
         where = (entry.tenant, entry.sort, entry.id)
@@ -234,12 +232,12 @@ class SqlRegistry:
             stays = _hold_on(tx, where, entry.metadata) is not None
             held = _Holds(tx, entry)
             for what in ("records", "sessions") if entry.sort == AGENT else ():
-                for row in _pages(tx, SQL[f"own_{what}"], (entry.id, entry.tenant)):
+                for row in _pages(tx, f"registry.own_{what}", (entry.id, entry.tenant)):
                     if held.keep(row):
                         stays = True
                     else:
                         own.append(Own(row.kind_name, row.subject, row.id, row.version, row.size))
-                staying = _pages(tx, SQL[f"staying_{what}"], (entry.bundle, entry.tenant), (at, held.any))
+                staying = _pages(tx, f"registry.staying_{what}", (entry.bundle, entry.tenant), (at, held.any))
                 stays = stays or any((row.purge_at or 0) > at or held.keep(row) for row in staying)
         return Outlook(own, stays)
 
@@ -254,7 +252,7 @@ class SqlRegistry:
 
     def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
         with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, SQL["list"], (tenant, sort, include_removed))]
+            return [_parse(row) for row in tx.all(Registered, "registry.list", (tenant, sort, include_removed))]
 
 
 class _Holds:
@@ -264,7 +262,7 @@ class _Holds:
         self._tx = tx
         self._entry = entry
         self._movers: dict[str, Mover] = {}
-        self.any = tx.find(Hold, RULES["holds"], (entry.tenant, False)) is not None
+        self.any = tx.find(Hold, "rules.holds", (entry.tenant, False)) is not None
         """Whether any hold stands in the tenant."""
 
     def keep(self, row: OwnRow) -> bool:
@@ -295,12 +293,12 @@ def _is_over(entry: Registered, now: int) -> bool:
 def _forget(tx: Transaction, entry: Registered, now: int) -> bool:
     """Forget an entry whose time is over, unless a hold keeps it, or something of its own is left; whether it went."""
     where = (entry.tenant, entry.sort, entry.id)
-    left = tx.number(SQL["bundle_left"], (entry.bundle,))
+    left = tx.number("registry.bundle_left", (entry.bundle,))
     if left or (entry.sort == AGENT and _has_own(tx, entry.tenant, entry.id)):
         return False
     if _hold_on(tx, where, entry.metadata) is not None:
         return False
-    tx.run(SQL["erase"], where)
+    tx.run("registry.erase", where)
     _note(tx, where, Action.DELETED, now=now, reason="its time in the recycle bin was over")
     return True
 
@@ -339,7 +337,7 @@ def _check_unchanged(tx: Transaction, entry: Registered) -> None:
 def _has_own(tx: Transaction, tenant: str, agent_id: str) -> bool:
     """Whether an agent has live memories or conversations of its own."""
     where = (agent_id, tenant, *_FIRST, 1)
-    return any(tx.all(OwnRow, SQL[statement], where) for statement in ("own_records", "own_sessions"))
+    return any(tx.all(OwnRow, f"registry.{statement}", where) for statement in ("own_records", "own_sessions"))
 
 
 def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | None:
@@ -361,7 +359,7 @@ def _get(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered |
 
 
 def _read(tx: Transaction, where: Where) -> list[Registered]:
-    return [_parse(row) for row in tx.all(Registered, SQL["get"], where)]
+    return [_parse(row) for row in tx.all(Registered, "registry.get", where)]
 
 
 def _parse(row: Registered) -> Registered:

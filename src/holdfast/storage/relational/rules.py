@@ -18,7 +18,6 @@ from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.profiles import (
-    SQL,
     Book,
     DefaultsRow,
     ProfileRow,
@@ -95,7 +94,7 @@ class SqlRules:
     def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
         mine = dump_defaults()
         with self._database.read() as tx:
-            others = tx.all(OtherDefaults, SQL["other_defaults"], (mine,))
+            others = tx.all(OtherDefaults, "rules.other_defaults", (mine,))
         adopted = [one.tenant for one in others if not is_newer(one.software) and self._adopt(one.tenant, mine, now())]
         if adopted:
             _log.warning(
@@ -107,14 +106,14 @@ class SqlRules:
     def _adopt(self, tenant: str, mine: str, now: int) -> bool:
         """Let a tenant's book have these defaults, and its profiles say what they come to; ``False`` if it does."""
         with self._database.govern(tenant) as tx:
-            known = tx.find(DefaultsRow, SQL["defaults"], (tenant,))
+            known = tx.find(DefaultsRow, "rules.defaults", (tenant,))
             if known is None or known.defaults == mine or is_newer(known.software):  # another was faster
                 return False
             before = read_defaults(tx, tenant)
-            tx.run(SQL["put_defaults"], (tenant, mine, VERSION))
+            tx.run("rules.put_defaults", (tenant, mine, VERSION))
             book = read_book(tx, tenant)
-            for row in tx.all(ProfileRow, SQL["profiles"], (tenant,)):
-                tx.run(SQL["put_life"], (*book.life(row.kind, json.loads(row.rules))[:3], row.no))
+            for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
+                tx.run("rules.put_life", (*book.life(row.kind, json.loads(row.rules))[:3], row.no))
             changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
             detail = {
                 "from": {kind: terms_to_dict(before[kind]) for kind in changed},
@@ -124,7 +123,7 @@ class SqlRules:
         return True
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
-        found = self._database.ask(BookRow, SQL["book"], (scope.tenant,))
+        found = self._database.ask(BookRow, "rules.book", (scope.tenant,))
         book = self._profiles.known(scope.tenant, found[0].version if found else 0)
         if book is not None:
             return book.life(kind, book.selecting(kind, scope, memory_id, labels))
@@ -161,9 +160,9 @@ class SqlRules:
             tx.number_of(subject)
             where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
             if rule.memory_id is None:
-                found = tx.all(AssignedRow, SQL["records_to_assign"], where)
+                found = tx.all(AssignedRow, "rules.records_to_assign", where)
             else:
-                found = tx.all(AssignedRow, SQL["record_to_assign"], (rule.memory_id, number))
+                found = tx.all(AssignedRow, "rules.record_to_assign", (rule.memory_id, number))
             profiles = Profiles()
             book = profiles.book(tx, rule.tenant)
             for row in found:
@@ -171,7 +170,7 @@ class SqlRules:
                 kind = KINDS[row.kind].name.value
                 right = profiles.find(tx, kind, scope, row.id, book.labels(row.metadata), book=book)
                 if right != row.profile:
-                    tx.run(SQL["assign_record"], (right, row.key))
+                    tx.run("rules.assign_record", (right, row.key))
             whole = len(found) == _BATCH
             return (found[-1].key + 1 if whole else last + 1), len(found)
 
@@ -179,12 +178,12 @@ class SqlRules:
         with self._database.write() as tx:
             tx.number_of(subject)
             where = (number, rule.agent_id or "", rule.session_id or "")
-            found = tx.all(AssignedSession, SQL["sessions_to_assign"], where)
+            found = tx.all(AssignedSession, "rules.sessions_to_assign", where)
             profiles = Profiles()
             for row in found:
                 right = profiles.find(tx, HISTORY, scope_of(subject, row.agent_id, row.session_id or None), row.id)
                 if right != row.profile:
-                    tx.run(SQL["assign_session"], (number, right, row.no))
+                    tx.run("rules.assign_session", (number, right, row.no))
             return len(found)
 
     def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
@@ -210,26 +209,26 @@ def _propose(tx: Transaction, rule: Rule, now: int) -> int:
     where = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
     selection = "" if rule.selection is None else rule.selection.text()
     found = (rule.id, rule.tenant, rule.kind, *where, selection, to_json(rule.pending), now)
-    return tx.number(SQL["put_rule"], found)
+    return tx.number("rules.put_rule", found)
 
 
 def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> set[int]:
     """Let a rule say what is pending; which others end with that."""
     if book.rules[number].selection is None:
-        tx.run(SQL["settle_rule"], (now, number))
+        tx.run("rules.settle_rule", (now, number))
         return set()
-    ended = set(tx.values(SQL["retire_selections"], (now, tenant, number)))
-    tx.run(SQL["settle_selection"], (now, number, tenant))
+    ended = set(tx.values("rules.retire_selections", (now, tenant, number)))
+    tx.run("rules.settle_selection", (now, number, tenant))
     return ended
 
 
 def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> None:
     """Let the profiles that know some rules say what those come to now."""
     wide = [book.rules[number] for number in changed if book.rules[number].is_wide]
-    for row in tx.all(ProfileRow, SQL["profiles"], (tenant,)):
+    for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
         numbers = json.loads(row.rules)
         if not changed.isdisjoint(numbers) or any(rule.governs(row.kind) for rule in wide):
-            tx.run(SQL["put_life"], (*book.life(row.kind, numbers)[:3], row.no))
+            tx.run("rules.put_life", (*book.life(row.kind, numbers)[:3], row.no))
 
 
 def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:
@@ -252,7 +251,7 @@ def _subjects(tx: Transaction, rule: Rule) -> list[SubjectRow]:
         subject = Subject(rule.tenant, rule.user_id)
         number = tx.number_of(subject)
         return [] if number is None else [SubjectRow(subject, number)]
-    return tx.all(SubjectRow, SQL["subjects_of"], (rule.tenant,))
+    return tx.all(SubjectRow, "rules.subjects_of", (rule.tenant,))
 
 
 class SqlHolds:
@@ -265,19 +264,19 @@ class SqlHolds:
         with self._database.govern(hold.tenant) as tx:
             hold = replace(hold, author=hold.author or current_actor(tx.author))
             whom = (hold.user_id, hold.agent_id, hold.session_id, hold.memory_id, hold.tag)
-            tx.run(SQL["add_hold"], (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
+            tx.run("rules.add_hold", (hold.id, hold.tenant, hold.reason, hold.author, hold.created_at, *whom))
             _note_hold(tx, hold, event)
             return hold
 
     def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
         with self._database.read() as tx:
-            return tx.all(Hold, SQL["holds"], (tenant, released))
+            return tx.all(Hold, "rules.holds", (tenant, released))
 
     def release(self, tenant: str, hold_id: str, *, now: int, event: Event) -> Hold | None:
         with self._database.govern(tenant) as tx:
-            if not tx.run(SQL["release_hold"], (now, current_actor(tx.author), tenant, hold_id)):
+            if not tx.run("rules.release_hold", (now, current_actor(tx.author), tenant, hold_id)):
                 return None
-            (hold,) = tx.all(Hold, SQL["hold"], (tenant, hold_id))
+            (hold,) = tx.all(Hold, "rules.hold", (tenant, hold_id))
             _note_hold(tx, hold, event)
             return hold
 

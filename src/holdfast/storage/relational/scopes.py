@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, Kind, Subject, Usage
-from holdfast.core.values import to_json
-from holdfast.storage.relational.database import Names, Question, Transaction
+from holdfast.storage.relational.database import Question, Transaction
 
-SQL: Final = Names("records")
 #: Before everything, in an order of a moment and a key.
 START: Final = (-(2**63), -(2**63))
 #: The list of changes of a scope is cut to this many transactions now and then; an index further behind reloads.
@@ -36,7 +34,7 @@ def all_keys(subject: int) -> tuple[int, int]:
 
 def read_alias(tx: Transaction, subject: int | None) -> str | None:
     """The pseudonym of a subject, by its number."""
-    alias: bytes | None = None if subject is None else tx.value(SQL["alias"], (subject,))
+    alias: bytes | None = None if subject is None else tx.value("records.alias", (subject,))
     return None if alias is None else alias.hex()
 
 
@@ -51,7 +49,7 @@ class QuotaRow(NamedTuple):
 def limits(tx: Transaction, subject: Subject, kind: Kind) -> tuple[int | None, int | None]:
     """The quota in force: the user's own where set, else the tenant's, else the kind's default."""
     tenant, user_id = subject.tenant, subject.user_id
-    found = tx.all(QuotaRow, SQL["quotas"], (tenant, user_id, kind.code))
+    found = tx.all(QuotaRow, "records.quotas", (tenant, user_id, kind.code))
     return _in_force(kind, sorted(found, key=lambda quota: quota.user_id))  # the tenant's, '', comes first
 
 
@@ -110,7 +108,7 @@ class WriteContext(NamedTuple):
 def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
     tenant, user_id = subject.tenant, subject.user_id
-    return SQL["opening"], (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
+    return "records.opening", (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
 
 
 def read_context(tx: Transaction, asked: Question) -> WriteContext:
@@ -124,7 +122,7 @@ class Tally:
     def __init__(self, tx: Transaction, subject: int, kind: Kind, counts: Counts | None = None) -> None:
         self._tx = tx
         self.scope = subject << KIND_BITS | kind.code
-        found = counts or tx.find(Counts, SQL["scope"], (self.scope,)) or Counts()
+        found = counts or tx.find(Counts, "records.scope", (self.scope,)) or Counts()
         self.seq, self.floor, self.next, self.memories, self.bytes = found
         self._changed: list[str] = []
 
@@ -153,14 +151,14 @@ class Tally:
             self.floor = self.seq
         else:
             if self._changed:
-                self._tx.later(SQL["log_change"], (self.scope, self.seq, to_json(self._changed)))
+                self._tx.later("records.log_change", (self.scope, self.seq, to_json(self._changed)))
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
-        self._tx.later(SQL["put_scope"], (self.scope, *self.counts))
+        self._tx.later("records.put_scope", (self.scope, *self.counts))
 
     def _cut(self, upto: int) -> int:
         """Drop what is listed up to a transaction; how much that was."""
-        return self._tx.run(SQL["forget_changes"], (self.scope, upto))
+        return self._tx.run("records.forget_changes", (self.scope, upto))
 
     @property
     def counts(self) -> Counts:

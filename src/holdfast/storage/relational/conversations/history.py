@@ -24,7 +24,6 @@ from holdfast.ports.conversations import (
 from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.conversations.sessions import (
-    SQL,
     MessageRow,
     SessionRow,
     as_message,
@@ -115,13 +114,13 @@ class SqlHistory:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
             stored = [to_stored_message(message) for message in messages]
             if len(stored) == 1:
-                tx.later(SQL["append"], (subject, first, *stored[0]))
+                tx.later("sessions.append", (subject, first, *stored[0]))
             else:
-                tx.run_many(SQL["append"], ((subject, first + at, *row) for at, row in enumerate(stored)))
+                tx.run_many("sessions.append", ((subject, first + at, *row) for at, row in enumerate(stored)))
             latest = max(message.created_at for message in messages)
             size = sum(row.size for row in stored)
             summary = summarize(session.summary, messages)
-            tx.later(SQL["touch_session"], (subject, latest, len(messages), size, summary, number))
+            tx.later("sessions.touch_session", (subject, latest, len(messages), size, summary, number))
         return Appended(session.id, session.version == 1)
 
     def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
@@ -131,21 +130,24 @@ class SqlHistory:
             if row is None:
                 return
             keys = message_keys(subject, row.no)
-            found = tx.all(RemovedMessage, SQL["messages_to_remove"], (*keys, to_json(list(message_ids))))
-            tx.run_many(SQL["take_back_message"], ((subject, one.key) for one in found))
-            if not (appended.begun and tx.run(SQL["end_session"], (row.no, *keys))):
+            found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
+            tx.run_many("sessions.take_back_message", ((subject, one.key) for one in found))
+            if not (appended.begun and tx.run("sessions.end_session", (row.no, *keys))):
                 summary = summarize("", _last_messages(tx, subject, row.no, _SUMMARIZED))
-                tx.run(SQL["count_messages"], (subject, -len(found), -sum(one.size for one in found), summary, row.no))
+                tx.run(
+                    "sessions.count_messages",
+                    (subject, -len(found), -sum(one.size for one in found), summary, row.no),
+                )
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as tx:
             number, session = open_session(tx, self._profiles, scope, now=now, begun=now)
-            tx.run(SQL["touch_session"], (tx.number_for(scope.subject), now, 0, 0, session.summary, number))
+            tx.run("sessions.touch_session", (tx.number_for(scope.subject), now, 0, 0, session.summary, number))
             found = find_session(tx, scope, now)
         return session if found is None else found[1]
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        found = self._database.ask(SessionRow, SQL["visible_session"], visible(scope, now))
+        found = self._database.ask(SessionRow, "sessions.visible_session", visible(scope, now))
         return found[0].session(scope.subject) if found else None
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
@@ -159,25 +161,25 @@ class SqlHistory:
 
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
         with self._database.read() as tx:
-            return tx.values(SQL["owners"], (agent_id, session_id or "", now, tenant))
+            return tx.values("sessions.owners", (agent_id, session_id or "", now, tenant))
 
     def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
-            found = tx.all(SessionRow, SQL["sessions"], (number, agent_id, now, subject.tenant))
+            found = tx.all(SessionRow, "sessions.sessions", (number, agent_id, now, subject.tenant))
         return [row.session(subject) for row in found]
 
     def to_summarize(
         self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
     ) -> tuple[list[Session], int]:
         with self._database.read() as tx:
-            found = tx.all(SessionRow, SQL["sessions_to_summarize"], (after, idle_since, now, tenant, limit))
+            found = tx.all(SessionRow, "sessions.sessions_to_summarize", (after, idle_since, now, tenant, limit))
         return [row.session(row.subject) for row in found], (found[-1].no if found else after)
 
     def save_summary(self, session: Session, summary: str) -> bool:
         with self._database.write() as tx:
             number = tx.number_of(session.subject)
-            return tx.run(SQL["save_summary"], (number, session.id, session.version, summary)) > 0
+            return tx.run("sessions.save_summary", (number, session.id, session.version, summary)) > 0
 
     # --- single messages -----------------------------------------------------------------------------------------
 
@@ -189,7 +191,7 @@ class SqlHistory:
                 return 0
             number, _ = session
             keys = message_keys(subject, number)
-            found = tx.all(RemovedMessage, SQL["messages_to_remove"], (*keys, to_json(list(message_ids))))
+            found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
             if not found:
                 return 0
             holds = standing_holds(tx, scope.subject)
@@ -203,10 +205,10 @@ class SqlHistory:
                 events = [_event(now, Action.REFUSED, message_id, hold=hold.id) for message_id, hold in held]
             else:
                 events = [_event(now, Action.RECYCLED, row.id, reason="deleted by the user") for row in found]
-                tx.run_many(SQL["bin_message"], ((subject, now + BIN, row.key) for row in found))
+                tx.run_many("sessions.bin_message", ((subject, now + BIN, row.key) for row in found))
                 summary = summarize("", _last_messages(tx, subject, number, _SUMMARIZED))
                 size = sum(row.size for row in found)
-                tx.run(SQL["count_messages"], (subject, -len(found), -size, summary, number))
+                tx.run("sessions.count_messages", (subject, -len(found), -size, summary, number))
             append(tx, subject, events)
         if held:
             message_id, hold = held[0]
@@ -219,7 +221,7 @@ class SqlHistory:
     def find_message(self, subject: Subject, message_id: str) -> Turn | None:
         with self._database.read() as tx:
             number = tx.number_of(subject)
-            row = tx.find(MessageRow, SQL["said"], (number, message_id))
+            row = tx.find(MessageRow, "sessions.said", (number, message_id))
             session = None if row is None else find_by_id(tx, number, row.session)
         if row is None or session is None:
             return None
@@ -229,7 +231,7 @@ class SqlHistory:
         refused: ConflictError | None = None
         with self._database.write() as tx:
             number = tx.number_of(subject)
-            row = tx.find(BinnedRow, SQL["binned_message"], (message_id, number))
+            row = tx.find(BinnedRow, "sessions.binned_message", (message_id, number))
             if row is None or number is None:
                 return False
             if row.purge_at <= now:
@@ -249,8 +251,8 @@ class SqlHistory:
                 )
                 append(tx, number, [_event(now, Action.REFUSED, message_id, reason=f"its session is {row.state}")])
             else:
-                tx.run(SQL["bin_message"], (number, None, row.key))
-                tx.run(SQL["count_messages"], (number, 1, row.size, None, row.session))
+                tx.run("sessions.bin_message", (number, None, row.key))
+                tx.run("sessions.count_messages", (number, 1, row.size, None, row.session))
                 append(tx, number, [_event(now, Action.RESTORED, message_id, reason="restored by the user")])
         if refused is not None:
             raise refused
@@ -260,7 +262,7 @@ class SqlHistory:
         self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = START, limit: int
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
         with self._database.read() as tx:
-            found = tx.all(MessageRow, SQL["binned_messages"], (now, *after, tenant, subject, limit))
+            found = tx.all(MessageRow, "sessions.binned_messages", (now, *after, tenant, subject, limit))
         binned = []
         for row in found:
             after = (row.purge_at or 0, row.key)
@@ -275,7 +277,9 @@ class SqlHistory:
             check_lease(tx, lease)  # even if there is nothing to purge
         while purged < limit:
             with self._database.read() as tx:
-                found = tx.all(PurgedRow, SQL["messages_to_purge"], (now if at is None else at, *after, tenant, limit))
+                found = tx.all(
+                    PurgedRow, "sessions.messages_to_purge", (now if at is None else at, *after, tenant, limit)
+                )
             if not found:
                 break
             after = found[-1].place
@@ -338,8 +342,8 @@ class SqlHistory:
                     f"session {item_id} is {row.state}; only what is being deleted can be erased: claim it first"
                 )
             keys = message_keys(number, row.no)
-            tx.run(SQL["erase_messages"], (*keys, limit))
-            return tx.number(SQL["count_rows"], keys)
+            tx.run("sessions.erase_messages", (*keys, limit))
+            return tx.number("sessions.count_rows", keys)
 
 
 def _transition(
@@ -364,7 +368,7 @@ def _transition(
 
 
 def _last_messages(tx: Transaction, subject: int, session: int, limit: int, before: str | None = None) -> list[Message]:
-    found = tx.all(MessageRow, SQL["last_messages"], (*message_keys(subject, session), limit, before))
+    found = tx.all(MessageRow, "sessions.last_messages", (*message_keys(subject, session), limit, before))
     return [as_message(row) for row in reversed(found)]
 
 
@@ -379,7 +383,7 @@ def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: in
         for row in found
         if not holds or find_hold(held_of(subject, row.agent_id, row.session_id, row.id, row.metadata), holds) is None
     ][:limit]
-    gone = [row for row in free if tx.run(SQL["erase_message"], (number, row.key, now))]
+    gone = [row for row in free if tx.run("sessions.erase_message", (number, row.key, now))]
     reason = "its time in the recycle bin was over"
     append(tx, number, [_event(now, Action.DELETED, row.id, reason=reason) for row in gone])
     return [row.size for row in gone]

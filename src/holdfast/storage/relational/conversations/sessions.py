@@ -14,12 +14,11 @@ from holdfast.core.errors import StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore
-from holdfast.storage.relational.database import MESSAGE_BITS, NOBODY, DuplicateError, Names, Transaction
+from holdfast.storage.relational.database import MESSAGE_BITS, NOBODY, DuplicateError, Transaction
 from holdfast.storage.relational.moves import Mover, is_removed
 from holdfast.storage.relational.profiles import Profiles, scope_of
 from holdfast.storage.relational.records import refuse_removed_agents
 
-SQL: Final = Names("conversations")
 _log = logging.getLogger("holdfast.sessions")
 #: The moves of a conversation. Its messages are many, so that there is no way past ``DELETING``.
 _NEXT: Final = {
@@ -152,7 +151,7 @@ def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, 
     if move.target is State.ACTIVE and is_removed(tx, mover.subject.tenant, row.agent_id):
         return mover.answer(move, HISTORY, Outcome.PARTED)
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
-        there = tx.find(SessionRow, SQL["session"], (mover.number, row.agent_id, row.session_id))
+        there = tx.find(SessionRow, "sessions.session", (mover.number, row.agent_id, row.session_id))
         if there is not None and there.is_over(now):
             _make_way(tx, profiles, mover, there, now)
     hold = hold_on(tx, mover, row.place)
@@ -162,18 +161,18 @@ def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, 
 def _carry_out(tx: Transaction, mover: Mover, row: SessionRow, move: Move, now: int) -> Outcome:
     subject, number = mover.number, row.no
     if move.target is State.DELETED:
-        ended = tx.run(SQL["end_session"], (number, *message_keys(subject, number)))
+        ended = tx.run("sessions.end_session", (number, *message_keys(subject, number)))
         return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
     if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
-        tx.run(SQL["end_window_of_session"], (subject, row.agent_id, row.session_id, row.id))
+        tx.run("sessions.end_window_of_session", (subject, row.agent_id, row.session_id, row.id))
         mover.ended.append(SessionWindow(scope_of(mover.subject, row.agent_id, row.session_id or None), row.id))
     if move.target is State.DELETING:
-        tx.run(SQL["claim_session"], (subject, move.target, now, move.reason, move.purge_at, number))
+        tx.run("sessions.claim_session", (subject, move.target, now, move.reason, move.purge_at, number))
         return Outcome.DONE
     values = (subject, move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
     try:
         with tx.attempt():
-            tx.run(SQL["move_session"], values)
+            tx.run("sessions.move_session", values)
     except DuplicateError:
         return Outcome.TAKEN
     return Outcome.DONE
@@ -186,7 +185,7 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
     subject = tx.number_for(scope.subject)
     refuse_removed_agents(tx, [scope])
     who = (subject, *name_of(scope))
-    row = tx.find(SessionRow, SQL["session"], who)
+    row = tx.find(SessionRow, "sessions.session", who)
     if row is not None and row.is_over(now):
         mover = Mover(tx, scope.subject, subject, now=now)
         _make_way(tx, profiles, mover, row, now)
@@ -194,19 +193,19 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
         row = None
     if row is None:
         profile = profiles.find(tx, HISTORY, scope)
-        tx.run(SQL["new_session"], (*who, uuid.uuid4().hex, profile, begun))
-        (row,) = tx.all(SessionRow, SQL["session"], who)
+        tx.run("sessions.new_session", (*who, uuid.uuid4().hex, profile, begun))
+        (row,) = tx.all(SessionRow, "sessions.session", who)
     return row.no, row.session(scope.subject)
 
 
 def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session, int]:
     """The same, and the key that its next message has: at one look, where there is a session that goes on."""
     subject = tx.number_for(scope.subject)
-    row = tx.find(SessionRow, SQL["opened"], (subject, *name_of(scope), scope.tenant))
+    row = tx.find(SessionRow, "sessions.opened", (subject, *name_of(scope), scope.tenant))
     if row is not None and not row.is_over(now):
         return row.no, row.session(scope.subject), row.next_key
     number, session = open_session(tx, profiles, scope, now=now, begun=begun)
-    return number, session, tx.number(SQL["next_place"], message_keys(subject, number))
+    return number, session, tx.number("sessions.next_place", message_keys(subject, number))
 
 
 def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: SessionRow, now: int) -> None:
@@ -218,7 +217,7 @@ def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: SessionRow
     if hold_on(tx, mover, row.place) is None:
         mover.move_session(move, None, lambda: _carry_out(tx, mover, row, move, now))
     else:
-        tx.run(SQL["step_aside"], (mover.number, row.no))
+        tx.run("sessions.step_aside", (mover.number, row.no))
 
 
 def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]) -> None:
@@ -245,7 +244,7 @@ def hold_on(tx: Transaction, mover: Mover, place: Place) -> Hold | None:
     tagged = any(hold.tag is not None for hold in mover.holds)
     if found is None and (ids or tagged):
         where = (*message_keys(mover.number, place.no), tagged, to_json(ids))
-        for row in tx.all(HeldMessage, SQL["messages_to_hold"], where):
+        for row in tx.all(HeldMessage, "sessions.messages_to_hold", where):
             message = thing._replace(item_id=row.id, metadata=json.loads(row.metadata))
             found = found or find_hold(message, mover.holds)
     return found
@@ -253,7 +252,7 @@ def hold_on(tx: Transaction, mover: Mover, place: Place) -> Hold | None:
 
 def find_session(tx: Transaction, scope: Scope, now: int) -> tuple[int, Session] | None:
     """The scope's session, if it can be seen now."""
-    row = tx.find(SessionRow, SQL["visible_session"], visible(scope, now))
+    row = tx.find(SessionRow, "sessions.visible_session", visible(scope, now))
     return None if row is None else (row.no, row.session(scope.subject))
 
 
@@ -264,7 +263,7 @@ def visible(scope: Scope, now: int) -> tuple[object, ...]:
 
 def find_by_id(tx: Transaction, subject: int | None, item_id: str) -> SessionRow | None:
     """A subject's session, by its id."""
-    return tx.find(SessionRow, SQL["session_by_id"], (item_id, subject))
+    return tx.find(SessionRow, "sessions.session_by_id", (item_id, subject))
 
 
 def message_keys(subject: int, session: int) -> tuple[int, int, int]:

@@ -13,14 +13,11 @@ from holdfast.core.rules import Labels
 from holdfast.core.values import to_json
 from holdfast.ports.backups import PackRow
 from holdfast.ports.registry import Registered
-from holdfast.storage.relational.database import Names, Transaction
-from holdfast.storage.relational.moves import PACKS, Mover, StandingRow, held_of, model_code
+from holdfast.storage.relational.database import Transaction
+from holdfast.storage.relational.moves import Mover, StandingRow, held_of, model_code
 from holdfast.storage.relational.profiles import Profiles
 from holdfast.storage.relational.record_rows import KINDS, note_derivations
-from holdfast.storage.relational.scopes import SQL as RECORDS
 
-SQL: Final = Names("restore")
-REGISTRY: Final = Names("registry")
 #: What is written of a record as it was, in the order of the statement, after what it has of its own here.
 _AS_IT_WAS: Final = (
     *("aged_from", "created_at", "updated_at", "dated_at", "moved_at", "purge_at", "size", "id", "state", "previous"),
@@ -82,7 +79,7 @@ class RecordBatch:
         """Choose the records that are to come back."""
         whole = [row for row in rows if row["state"] != State.DELETING]
         asked = (to_json([row["id"] for row in whole]), self._number, True)
-        self._there = {row.id: row for row in self._tx.all(StandingRow, RECORDS["standing_all"], asked)}
+        self._there = {row.id: row for row in self._tx.all(StandingRow, "records.standing_all", asked)}
         missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
         self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
         chosen = {row["id"] for row in self._rows}
@@ -130,7 +127,7 @@ class RecordBatch:
     def _holders(self, named: Mapping[tuple[int, str], str]) -> dict[tuple[int, str], str]:
         if not named:
             return {}
-        found = self._tx.all(HolderRow, SQL["holders"], (to_json([list(place) for place in named]), self._number))
+        found = self._tx.all(HolderRow, "restore.holders", (to_json([list(place) for place in named]), self._number))
         return {(row.kind, row.name): row.id for row in found}
 
     def find_packs(self, packs: Mapping[int, PackRow], objects: Mapping[str, bytes | None]) -> list[str]:
@@ -145,16 +142,16 @@ class RecordBatch:
             pack = packs.get(old)
             if pack is None:
                 continue
-            live = self._tx.find(PackState, SQL["pack"], (self._number, pack.name))
+            live = self._tx.find(PackState, "restore.pack", (self._number, pack.name))
             is_leaving = live is None or live.state == "leaving"
             if live is not None and not is_leaving and live.is_filled:  # records lie in it, so it is there
                 self._packs[old] = live.number
-                self._tx.run(PACKS["spoil"], (live.number,))
+                self._tx.run("packs.spoil", (live.number,))
             elif pack.name not in objects or (is_leaving and objects[pack.name] is not None):
                 wanted.append(pack)
             elif live is not None and objects[pack.name] is not None:
                 self._packs[old] = live.number
-                self._tx.run(PACKS["set_state"], ("stale", live.number))  # the next sweep settles it
+                self._tx.run("packs.set_state", ("stale", live.number))  # the next sweep settles it
                 put.append(pack.name)
         if wanted:
             raise WantedError(wanted)
@@ -197,7 +194,7 @@ class RecordBatch:
             if row["state"] in LIVE:
                 tally.count(1, row["size"])
                 self._counts["expired"] += profiles.is_over(kind.name.value, row, row["metadata"], self._now)
-        self._tx.run_many(SQL["insert_record"], stored)
+        self._tx.run_many("restore.insert_record", stored)
         note_derivations(self._tx, self._number, keyed)
         self._mover.save()
         self._counts["memories"] = len(self._rows) - self._counts["expired"]
@@ -212,9 +209,9 @@ class RecordBatch:
             if row.state in LIVE:
                 tally.count(-1, -row.size)
             if row.pack is not None:
-                self._tx.run(PACKS["spoil"], (row.pack,))
+                self._tx.run("packs.spoil", (row.pack,))
         if rows:
-            self._tx.run(SQL["remove_records"], (self._number, to_json([row.key for row in rows])))
+            self._tx.run("restore.remove_records", (self._number, to_json([row.key for row in rows])))
 
 
 class Agents:
@@ -245,7 +242,7 @@ class Agents:
 
     def _removed(self, agent_id: str) -> Removed | None:
         if agent_id not in self._known:
-            agent = self._tx.find(Registered, REGISTRY["get"], (self._tenant, "agent", agent_id))
+            agent = self._tx.find(Registered, "registry.get", (self._tenant, "agent", agent_id))
             if agent is None or agent.state == State.ACTIVE:
                 self._known[agent_id] = None
             else:

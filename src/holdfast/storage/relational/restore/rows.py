@@ -20,17 +20,14 @@ from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Names, Transaction
-from holdfast.storage.relational.facts import SQL as FACTS
-from holdfast.storage.relational.moves import PACKS, StandingRow
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.moves import StandingRow
 from holdfast.storage.relational.profiles import Profiles
 from holdfast.storage.relational.record_rows import KINDS, RecordRow
 from holdfast.storage.relational.restore.records import PackState, RecordBatch, WantedError
 from holdfast.storage.relational.restore.sessions import SessionBatch
-from holdfast.storage.relational.scopes import SQL as RECORDS
 from holdfast.storage.relational.scopes import read_alias
 
-SQL: Final = Names("restore")
 #: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
 _TRIES: Final = 5
 
@@ -91,13 +88,13 @@ class SqlMerger:
         self._cold().prepare()
         with self._writing(owner) as (tx, number):
             for pack in fetched:
-                row = tx.find(PackState, SQL["pack"], (number, pack.name))
+                row = tx.find(PackState, "restore.pack", (number, pack.name))
                 if row is not None and row.state == "leaving":
                     raise ConflictError(
                         f"the cold object {pack.name} is just being removed; try again after the next sweep"
                     )
                 if row is None:
-                    tx.number(PACKS["open"], (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
+                    tx.number("packs.open", (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
 
     def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
         with self._writing(owner) as (tx, number):
@@ -110,12 +107,12 @@ class SqlMerger:
     def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Merged:
         with self._writing(owner) as (tx, number):
             ends = {row[end] for row in rows for end in ("source", "target")} - {None}
-            found = tx.all(StandingRow, RECORDS["standing_all"], (to_json(sorted(ends)), number, False))
+            found = tx.all(StandingRow, "records.standing_all", (to_json(sorted(ends)), number, False))
             known = {entity.id for entity in found if entity.state != State.DELETING}
-            there = set(tx.values(SQL["facts_there"], (to_json([row["id"] for row in rows]), number)))
+            there = set(tx.values("restore.facts_there", (to_json([row["id"] for row in rows]), number)))
             new = [row for row in rows if row["id"] not in there and row["source"] in known]
             columns = ("id", "source", "name", "target", "value", "since", "until", "recorded_at")
-            tx.run_many(FACTS["add"], [(number, *(row[column] for column in columns)) for row in new])
+            tx.run_many("facts.add", [(number, *(row[column] for column in columns)) for row in new])
             counts = Counter(facts=len(new))
             self._note(tx, number, counts)
         unsaid = {
@@ -183,13 +180,13 @@ def _is_on_something(tx: Transaction, hold: Values) -> bool:
     where = (hold["memory_id"], hold["tenant"])
     return (
         hold["memory_id"] is None
-        or tx.find(RecordRow, RECORDS["find"], where) is not None
-        or tx.value(SQL["session_anywhere"], where) is not None
-        or tx.value(SQL["message_anywhere"], where) is not None
+        or tx.find(RecordRow, "records.find", where) is not None
+        or tx.value("restore.session_anywhere", where) is not None
+        or tx.value("restore.message_anywhere", where) is not None
     )
 
 
 def _insert_hold(tx: Transaction, row: Values) -> int:
     columns = ("id", "tenant", "user_id", "agent_id", "session_id", "memory_id", "tag", "reason", "author")
     moments = ("created_at", "released_at", "released_by")
-    return tx.run(SQL["insert_hold"], [row[column] for column in (*columns, *moments)])
+    return tx.run("restore.insert_hold", [row[column] for column in (*columns, *moments)])

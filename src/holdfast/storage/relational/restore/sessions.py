@@ -9,13 +9,11 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import BIN, HISTORY, State, Subject
 from holdfast.ports.backups import ConversationRows
-from holdfast.storage.relational.conversations.sessions import SQL as CONVERSATIONS
 from holdfast.storage.relational.conversations.sessions import SessionRow, find_by_id, message_keys
-from holdfast.storage.relational.database import MESSAGE_BITS, Names, Transaction
+from holdfast.storage.relational.database import MESSAGE_BITS, Transaction
 from holdfast.storage.relational.profiles import Profiles
 from holdfast.storage.relational.restore.records import Agents, ProfilesOf, as_stored, staying_in_bin
 
-SQL: Final = Names("restore")
 _PLACES: Final = (1 << MESSAGE_BITS) - 1
 #: No session has this number: it steps aside before it has one.
 _ASIDE: Final = -1
@@ -55,13 +53,13 @@ class SessionBatch:
             self.counts["sessions"] += 1
         else:
             keys = message_keys(self._number, there.no)
-            known = dict(self._tx.all(PlacedMessage, SQL["messages_there"], keys))
+            known = dict(self._tx.all(PlacedMessage, "restore.messages_there", keys))
             messages = [message for message in messages if message["id"] not in known]
             if not messages:
                 return
             self._write(keys, messages, frozenset(known.values()))
             live, size = _counted(messages)
-            self._tx.run(CONVERSATIONS["count_messages"], (self._number, live, size, None, there.no))
+            self._tx.run("sessions.count_messages", (self._number, live, size, None, there.no))
         self.counts["messages"] += len(messages)
 
     def _make(self, session: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
@@ -70,9 +68,9 @@ class SessionBatch:
         profile = self._profiles.find(HISTORY, session)
         steps_aside = bool(session["aside"]) and session["state"] == State.ACTIVE
         own = (self._number, profile, *_counted(messages), _ASIDE if steps_aside else 0)
-        number = self._tx.number(SQL["insert_session"], (*own, *(session[column] for column in _AS_IT_WAS)))
+        number = self._tx.number("restore.insert_session", (*own, *(session[column] for column in _AS_IT_WAS)))
         if steps_aside:
-            self._tx.run(CONVERSATIONS["step_aside"], (self._number, number))
+            self._tx.run("sessions.step_aside", (self._number, number))
         return number
 
     def _as_it_can_be(self, session: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,7 +80,7 @@ class SessionBatch:
         if self._agents.has_gone(session):
             return self._agents.followed(session)
         who = (self._number, session["agent_id"], session["session_id"])
-        if session["aside"] or self._tx.find(SessionRow, CONVERSATIONS["session"], who) is None:
+        if session["aside"] or self._tx.find(SessionRow, "sessions.session", who) is None:
             return session
         return {
             **session,
@@ -101,7 +99,7 @@ class SessionBatch:
         """Write messages, each at its old place if that is free, else at the end."""
         subject, first, last = keys
         rows = list(_placed(messages, first, last, taken))
-        self._tx.run_many(SQL["insert_message"], [(subject, *row) for row in rows])
+        self._tx.run_many("restore.insert_message", [(subject, *row) for row in rows])
 
 
 def _placed(

@@ -29,17 +29,14 @@ from holdfast.ports.subjects import (
 )
 from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
-from holdfast.storage.relational.audit import SQL as AUDIT
 from holdfast.storage.relational.audit import EntryRow, append
-from holdfast.storage.relational.database import Database, Names, Transaction
+from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.dues import TotalRow
 from holdfast.storage.relational.moves import find_standing, held_of, standing_holds
 from holdfast.storage.relational.profiles import turn_page
 from holdfast.storage.relational.record_rows import KINDS
-from holdfast.storage.relational.scopes import SQL as RECORDS
 from holdfast.storage.relational.scopes import read_alias
 
-SQL: Final = Names("subjects")
 _NAMELESS: Final = "an erased user"
 #: Whoever reads working memory waits no longer than this for a connection.
 _PATIENCE_SECONDS: Final = 0.5
@@ -160,38 +157,38 @@ class SqlSubjects:
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         with self._database.read() as tx:
-            found = tx.all(AliasRow, SQL["with_alias"], (to_json(list(aliases)),))
+            found = tx.all(AliasRow, "subjects.with_alias", (to_json(list(aliases)),))
         return [(row.alias, row.subject) for row in found]
 
     # --- what is being erased --------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Tombstone]:
         with self._database.read() as tx:
-            return [read_tombstone(row.no, row.subject) for row in tx.all(TombstoneRow, SQL["tombstones"])]
+            return [read_tombstone(row.no, row.subject) for row in tx.all(TombstoneRow, "subjects.tombstones")]
 
     def found(self, tombstone: Tombstone) -> Found:
         with self._database.read() as tx:
-            last = tx.find(EntryRow, AUDIT["tail_of_subject"], (tombstone.number, 1))
+            last = tx.find(EntryRow, "audit.tail_of_subject", (tombstone.number, 1))
         detail = {} if last is None else parse_entries(last.text, last.hash)[-1].detail
         return Found(detail.get("rows", {}), detail.get("kinds", {}))
 
     def forget_name(self, tombstone: Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
-            tx.run(SQL["rename"], (tombstone._replace(subject=None).name, tombstone.number))
+            tx.run("subjects.rename", (tombstone._replace(subject=None).name, tombstone.number))
 
     def objects(self, tombstone: Tombstone) -> list[str]:
         with self._database.read() as tx:
-            return tx.values(SQL["pack_names"], (tombstone.number,))
+            return tx.values("subjects.pack_names", (tombstone.number,))
 
     def forget_objects(self, tombstone: Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
-            tx.run(SQL["remove_packs"], (tombstone.number,))
+            tx.run("subjects.remove_packs", (tombstone.number,))
 
     def remove(self, tombstone: Tombstone, *, limit: int) -> int:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             removed = 0
             for statement in _BATCHED:
-                removed += tx.run(SQL[statement], (tombstone.number, limit - removed))
+                removed += tx.run(f"subjects.{statement}", (tombstone.number, limit - removed))
                 if removed >= limit:
                     break
             return removed
@@ -205,37 +202,37 @@ class SqlSubjects:
 
     def bury(self, tombstone: Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
-            tx.run(SQL["remove_profiles"])
-            tx.run(SQL["bury"], (tombstone.number,))
+            tx.run("subjects.remove_profiles")
+            tx.run("subjects.bury", (tombstone.number,))
 
     # --- what other processes are told -----------------------------------------------------------------------------
 
     def erased_within(self, seconds: float) -> list[ErasureMark]:
         since = (int(seconds * SECOND),)
-        rows = self._database.ask(ErasureRow, SQL["recent_erasures"], since, patience=_PATIENCE_SECONDS)
+        rows = self._database.ask(ErasureRow, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
         return [ErasureMark(bytes(row.salt), bytes(row.digest), row.age / SECOND) for row in rows]
 
     def forget_marks(self) -> None:
         with self._database.alone("erasures") as tx:
-            tx.run(SQL["forget_erasures"], (MARK_DAYS * DAY,))
+            tx.run("subjects.forget_erasures", (MARK_DAYS * DAY,))
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 
     def ledger_seen(self) -> tuple[int, str] | None:
         with self._database.read() as tx:
-            row = tx.find(LedgerRow, SQL["seen"])
+            row = tx.find(LedgerRow, "subjects.seen")
         return None if row is None else (row.no, row.hash)
 
     def see_ledger(self, number: int, entry_hash: str) -> None:
         with self._database.alone("ledger") as tx:
-            tx.run(SQL["see"], (number, entry_hash))
+            tx.run("subjects.see", (number, entry_hash))
 
 
 def _detach(
     tx: Transaction, subject: Subject, number: int, alias: str, *, now: int, even_standing: bool
 ) -> tuple[Tombstone, Found]:
     """Take a subject's name away, and everything that is found by the name."""
-    counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, SQL["kinds"], (number,))]
+    counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, "subjects.kinds", (number,))]
     kinds = {kind: row.records for kind, row in counted}
     rows = _rows(tx, number)
     rows |= _remove_named(tx, subject, number, even_standing=even_standing)
@@ -243,44 +240,44 @@ def _detach(
     moves = [(kind, State.RECYCLED, row.live) for kind, row in counted]  # out of sight now, and gone
     moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
     _keep_totals(tx, number, tenant, moves)
-    tx.run(SQL["remove_scopes"], (number,))  # what the store holds is counted without them from now on
+    tx.run("subjects.remove_scopes", (number,))  # what the store holds is counted without them from now on
     detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}
     append(tx, number, [Event(now, Action.ERASED, None, detail)])
     append(tx, tenant, [Event(now, Action.ERASED, alias, detail)])
     tombstone = tombstone_for(number, alias, subject)
-    tx.run(SQL["rename"], (tombstone.name, number))
+    tx.run("subjects.rename", (tombstone.name, number))
     return tombstone, Found(rows, kinds)
 
 
 def _leave_mark(tx: Transaction, subject: Subject) -> None:
     mark = mark_erasure(subject, secrets.token_bytes(16))
-    tx.run(SQL["note_erasure"], (mark.salt, mark.digest))
+    tx.run("subjects.note_erasure", (mark.salt, mark.digest))
 
 
 def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standing: bool) -> dict[str, int]:
     """Remove what names a user in clear, wherever it is; how much of what there was."""
     tenant, user_id = subject.tenant, subject.user_id
-    named = tx.values(SQL["sessions_named"], (tenant,))
+    named = tx.values("subjects.sessions_named", (tenant,))
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
-    rules = tx.run(SQL["remove_rules"], (tenant, user_id, own))
+    rules = tx.run("subjects.remove_rules", (tenant, user_id, own))
     if rules:
         turn_page(tx, tenant)
     return {
-        "quotas": tx.run(SQL["remove_quotas"], (tenant, user_id)),
+        "quotas": tx.run("subjects.remove_quotas", (tenant, user_id)),
         "rules": rules,
         "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
         "api keys": unbind(tx, tenant, user_id),
-        "job results": sum(_reword(tx, subject, row) for row in tx.all(JobWords, SQL["job_words"])),
+        "job results": sum(_reword(tx, subject, row) for row in tx.all(JobWords, "subjects.job_words")),
     }
 
 
 def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, even_standing: bool) -> int:
     """Remove the holds that name a user, a session that is theirs alone, or a memory of theirs; how many."""
     tenant, user_id = subject.tenant, subject.user_id
-    removed = tx.run(SQL["remove_holds"], (tenant, user_id, even_standing, own))
-    for hold in tx.all(MemoryHold, SQL["holds_on_memories"], (tenant, even_standing)):
+    removed = tx.run("subjects.remove_holds", (tenant, user_id, even_standing, own))
+    for hold in tx.all(MemoryHold, "subjects.holds_on_memories", (tenant, even_standing)):
         if find_standing(tx, hold.memory_id, number) is not None:
-            removed += tx.run(SQL["remove_hold"], (hold.id,))
+            removed += tx.run("subjects.remove_hold", (hold.id,))
     return removed
 
 
@@ -294,18 +291,18 @@ def _reword(tx: Transaction, subject: Subject, job: JobWords) -> bool:
     if len(others) == len(asides) and reworded == job.error:
         return False
     result = None if job.result is None else to_json({**said, "set_aside": others})
-    tx.run(SQL["reword_job"], (result, reworded, job.name))
+    tx.run("subjects.reword_job", (result, reworded, job.name))
     return True
 
 
 def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tuple[str, State, int]]) -> None:
     """Count what a subject's records went through with the tenant's own: a count of what happened never falls."""
-    for total in tx.all(TotalRow, SQL["totals"], (number,)):
-        tx.run(RECORDS["count_moves"], (tenant, *total))
+    for total in tx.all(TotalRow, "subjects.totals", (number,)):
+        tx.run("records.count_moves", (tenant, *total))
     for kind, state, count in moves:
         if count:
-            tx.run(RECORDS["count_moves"], (tenant, kind, state.value, Cause.ERASURE.value, count))
-    tx.run(SQL["remove_totals"], (number,))
+            tx.run("records.count_moves", (tenant, kind, state.value, Cause.ERASURE.value, count))
+    tx.run("subjects.remove_totals", (number,))
 
 
 def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | None:
@@ -315,7 +312,7 @@ def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | No
     if named is not None or not holds or number is None:
         return named
     tagged = any(hold.tag is not None for hold in holds)
-    for row in tx.each(Thing, SQL["things"], (number,)):
+    for row in tx.each(Thing, "subjects.things", (number,)):
         metadata = row.metadata if tagged else "{}"
         hold = find_hold(held_of(subject, row.agent_id, row.session_id, row.id, metadata), holds)
         if hold is not None:
@@ -334,7 +331,7 @@ def _refuse(tx: Transaction, subject: Subject, hold: Hold, *, now: int, once: bo
     """Write down that a hold keeps a user from being erased; ``once``, unless that is the last that was written."""
     number = tx.number_for(subject)
     detail = {"kind": "user", "to": "erased", "cause": Cause.ERASURE.value, "hold": hold.id}
-    last = tx.find(EntryRow, AUDIT["tail_of_subject"], (number, 1)) if once else None
+    last = tx.find(EntryRow, "audit.tail_of_subject", (number, 1)) if once else None
     if last is None or parse_entries(last.text, last.hash)[-1].detail != detail:
         append(tx, number, [Event(now, Action.REFUSED, None, detail)])
 
@@ -344,13 +341,13 @@ def own_sessions(tx: Transaction, subject: Subject, number: int, names: Sequence
 
     Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
     """
-    theirs = set(tx.values(SQL["sessions_of"], (number, to_json(list(names))))) if names else set()
+    theirs = set(tx.values("subjects.sessions_of", (number, to_json(list(names))))) if names else set()
     if not theirs:
         return frozenset()
     tenant = subject.tenant
-    others = tx.values(SQL["sessions_of_others"], (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
+    others = tx.values("subjects.sessions_of_others", (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
     return frozenset(theirs.difference(others))
 
 
 def _rows(tx: Transaction, number: int) -> dict[str, int]:
-    return {row.name: row.rows for row in tx.all(CountRow, SQL["rows"], (number,))}
+    return {row.name: row.rows for row in tx.all(CountRow, "subjects.rows", (number,))}

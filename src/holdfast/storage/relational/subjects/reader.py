@@ -18,13 +18,12 @@ from holdfast.storage.relational.conversations.sessions import (
     find_by_id,
     message_keys,
 )
-from holdfast.storage.relational.database import Database, Names
+from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.facts import parse_fact
 from holdfast.storage.relational.record_rows import KINDS, RecordRow, as_record
 from holdfast.storage.relational.scopes import all_keys, key_range, read_alias
 from holdfast.storage.relational.subjects.erasure import own_sessions
 
-SQL: Final = Names("subjects")
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.
 _BYTES: Final = 4 * 1024 * 1024
 
@@ -60,7 +59,7 @@ class SqlSubjectReader:
         found: list[UserSummary] = []
         place = Subject(tenant, after)
         while len(found) < limit:
-            rows = self._database.ask(UserRow, SQL["users"], (place, f"{tenant}0", limit))
+            rows = self._database.ask(UserRow, "subjects.users", (place, f"{tenant}0", limit))
             if not rows:
                 break
             page: dict[Subject, list[UserRow]] = {row.subject: [] for row in rows}
@@ -74,18 +73,18 @@ class SqlSubjectReader:
     def size(self, subject: Subject) -> int:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
-            return tx.number(SQL["size"], (number, *all_keys(number)))
+            return tx.number("subjects.size", (number, *all_keys(number)))
 
     def records(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             first, last = key_range(number, kind)
-            found = tx.all(RecordRow, SQL["records"], (number, max(first, after + 1), last, limit, _BYTES))
+            found = tx.all(RecordRow, "subjects.records", (number, max(first, after + 1), last, limit, _BYTES))
         return [as_record(subject, row) for row in found], found[-1].key if found else after
 
     def sessions(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
         with self._database.read() as tx:
-            found = tx.all(SessionRow, SQL["sessions"], (tx.number_of(subject), after, limit))
+            found = tx.all(SessionRow, "subjects.sessions", (tx.number_of(subject), after, limit))
         return [row.session(subject) for row in found], found[-1].no if found else after
 
     def messages(self, subject: Subject, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
@@ -95,23 +94,23 @@ class SqlSubjectReader:
             if number is None or session is None:
                 return [], after
             _, first, last = message_keys(number, session.no)
-            found = tx.all(MessageRow, SQL["messages"], (number, max(first, after + 1), last, limit, _BYTES))
+            found = tx.all(MessageRow, "subjects.messages", (number, max(first, after + 1), last, limit, _BYTES))
         return [KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
 
     def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
         with self._database.read() as tx:
-            found = tx.all(Fact, SQL["facts"], (tx.number_of(subject), after, limit))
+            found = tx.all(Fact, "subjects.facts", (tx.number_of(subject), after, limit))
         return [parse_fact(row) for row in found], found[-1].id if found else after
 
     def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Entry], int]:
         with self._database.read() as tx:
-            found = tx.all(EntryRow, SQL["audit"], (tx.number_of(subject), after, limit, _BYTES))
+            found = tx.all(EntryRow, "subjects.audit", (tx.number_of(subject), after, limit, _BYTES))
         entries = [entry for row in found for entry in parse_entries(row.text, row.hash)]
         return entries, found[-1].seq if found else after
 
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
         with self._database.read() as tx:
-            found = tx.all(KindQuota, SQL["quotas"], (tenant, user_id))
+            found = tx.all(KindQuota, "subjects.quotas", (tenant, user_id))
         return [SetQuota(KINDS[row.kind], row.max_memories, row.max_bytes) for row in found]
 
     def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
