@@ -31,7 +31,7 @@ from holdfast.health.postgres import (
     judge_nodes,
 )
 from holdfast.settings import read_settings
-from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from holdfast import Holdfast
 from holdfast.edges.service.probes import HEALTH
 from holdfast.health import check_health
 from holdfast.settings import SETTINGS, read_settings
-from holdfast.storage.postgres.citus import BY_SUBJECT, EVERYWHERE
+from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
 from holdfast.storage.stores import open_short_term
 
 ROOT = Path(__file__).parents[2]

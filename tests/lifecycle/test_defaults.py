@@ -15,7 +15,6 @@ from holdfast.core import rules
 from holdfast.core.records import HISTORY, Terms
 from holdfast.core.rules import DEFAULTS
 from holdfast.core.values import DAY
-from holdfast.storage.relational import profiles
 from holdfast.storage.relational import rules as stored_rules
 
 SHORTER = {"episodic": Terms(archive_after=30 * DAY, delete_after=60 * DAY)}
@@ -27,9 +26,9 @@ def defaults(changed: dict[str, Terms], number: str = installation.VERSION) -> I
     """A version of Holdfast that has other defaults."""
     with pytest.MonkeyPatch.context() as patch:
         changes = MappingProxyType({**DEFAULTS, **changed})
-        for module in (rules, profiles):
+        for module in (rules, stored_rules):
             patch.setattr(module, "DEFAULTS", changes)
-        for module in (installation, profiles, stored_rules):
+        for module in (installation, stored_rules):
             patch.setattr(module, "VERSION", number)
         yield
 

@@ -29,14 +29,13 @@ from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sessions import roll
 from holdfast.ports.registry import RegistryStore
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.conversations.history import SqlHistory
-from holdfast.storage.relational.conversations.short_term import SqlShortTerm
 from holdfast.storage.relational.coordination import SqlLeases
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.feed import SqlFeed
-from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.history import SqlHistory
+from holdfast.storage.relational.records import SqlFeed, SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds
+from holdfast.storage.relational.sessions import SqlShortTerm
 
 TENANT = "acme"
 _TENANT_ITSELF = Subject(TENANT)

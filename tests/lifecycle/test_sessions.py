@@ -30,11 +30,11 @@ from holdfast.core.values import DAY, SECOND, IdSource
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.conversations.history import SqlHistory
-from holdfast.storage.relational.conversations.short_term import SqlShortTerm
 from holdfast.storage.relational.coordination import SqlLeases
 from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
+from holdfast.storage.relational.sessions import SqlShortTerm
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000

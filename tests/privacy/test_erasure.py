@@ -349,7 +349,7 @@ def cut_short(holdfast: Holdfast, user_id: str, monkeypatch: pytest.MonkeyPatch)
         raise DeathError
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.storage.relational.subjects.erasure._detach", dying)
+        patch.setattr("holdfast.storage.relational.subjects._detach", dying)
         with pytest.raises(DeathError):
             holdfast.erase_user(user_id)
     assert holdfast.ledger.last() == 1

@@ -15,7 +15,7 @@ from holdfast.recall import terms
 from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, split_record
 from holdfast.recall.summaries import extractive
 from holdfast.recall.summaries.extractive import READ_CHARS, ExtractiveSummarizer
-from holdfast.storage.relational import facts
+from holdfast.storage.relational import attachments
 
 _RNG = random.Random(3)
 #: A third of the largest content: more would only take longer to make.
@@ -137,13 +137,13 @@ def test_attributes_are_at_most_500_at_once_and_each_known_fact_is_read_once(
         memory.entity.add("Bob", "person", {f"a{number}": number for number in range(501)})
     memory.entity.add("Bob", "person", {f"a{number}": number for number in range(500)})
     read: list[int] = []
-    stored = facts.parse_fact
+    stored = attachments.parse_fact
 
     def parse_fact(row: Fact) -> Fact:
         read.append(1)
         return stored(row)
 
-    monkeypatch.setattr(facts, "parse_fact", parse_fact)
+    monkeypatch.setattr(attachments, "parse_fact", parse_fact)
     memory.entity.set("Bob", {f"a{number}": -number for number in range(500)})
     assert len(read) <= 500 + 1_000, "once to see what ends, once (with what ended) to tell what holds"
     assert memory.entity.get("Bob")["attributes"]["a7"] == -7

@@ -29,7 +29,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import Subject
 from holdfast.storage.postgres import connect as opening_module
-from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
+from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.transactions import PACKAGE
 from holdfast.storage.relational.database import Migration, migrations

@@ -19,10 +19,10 @@ from holdfast import Holdfast
 from holdfast.core.errors import ClosedError, StorageError
 from holdfast.core.records import TYPES, MemoryType, Record, State
 from holdfast.core.values import SECOND, pack
-from holdfast.storage.relational.conversations.history import SqlHistory
-from holdfast.storage.relational.conversations.short_term import SqlShortTerm
 from holdfast.storage.relational.database import Migration, migrations
+from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.sqlite import database as database_module
 from holdfast.storage.sqlite.database import APPLICATION_ID, Database
 from storage.child import put as put_plainly

@@ -25,8 +25,7 @@ COMPUTED = {
     'f"facts.{statement}"': ["facts.of_source", "facts.of_target"],
     'f"coordination.{statement}"': [f"coordination.{name}" for name in ("claim", "reclaim", "finish", "note")],
     'f"subjects.{statement}"': [
-        f"subjects.remove_{table}"
-        for table in ("records", "history", "sessions", "short_windows", "facts", "changes")
+        f"subjects.remove_{table}" for table in ("records", "history", "sessions", "short_windows", "facts", "changes")
     ],
     'f"registry.{statement}"': ["registry.own_records", "registry.own_sessions"],
     'f"registry.{statement}_{what}"': [
@@ -53,7 +52,7 @@ def named_in(folder: str) -> set[str]:
     found = set()
     for module in STORAGE.glob(f"{folder}/*.py"):
         for text in texts_in(module):
-            if re.fullmatch(rf"({files})\.[a-z]\w*", text):
+            if re.fullmatch(rf"({files})\.[a-z]\w*(?<!_)", text):
                 found.add(text)
             elif re.match(rf'f"({files})\.[\w{{]', text):
                 assert text in COMPUTED, f"{module.name} asks for {text}; say in COMPUTED what that can be"

@@ -17,8 +17,8 @@ from holdfast.privacy.ledger import Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_cold, open_keeping
+from holdfast.storage.relational.attachments import SqlPacks
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.packs import SqlPacks
 
 _NAME: Final = "master_key"
 _COLD: Final = "cold_memories"

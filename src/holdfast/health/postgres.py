@@ -23,8 +23,7 @@ from holdfast.installation import upgrade_command
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.settings import Settings
 from holdfast.storage.catalog import COPYING
-from holdfast.storage.postgres.citus import ALL_TABLES, BY_SUBJECT, EVERYWHERE
-from holdfast.storage.postgres.connect import quoted
+from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE, quoted
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
 from holdfast.storage.postgres.transactions import PACKAGE

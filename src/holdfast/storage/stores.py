@@ -11,21 +11,18 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
+from holdfast.storage.relational.attachments import SqlFacts, SqlPacks, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.conversations.history import SqlHistory
-from holdfast.storage.relational.conversations.short_term import SqlShortTerm
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
-from holdfast.storage.relational.facts import SqlFacts, SqlSchemas
-from holdfast.storage.relational.feed import SqlFeed
-from holdfast.storage.relational.packs import SqlPacks
-from holdfast.storage.relational.record_rows import SqlProvenance
-from holdfast.storage.relational.records import SqlRecords
+from holdfast.storage.relational.history import SqlHistory
+from holdfast.storage.relational.records import SqlFeed, SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
+from holdfast.storage.relational.rows import SqlProvenance
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
-from holdfast.storage.relational.subjects.erasure import SqlSubjects
-from holdfast.storage.relational.subjects.reader import SqlSubjectReader
+from holdfast.storage.relational.sessions import SqlShortTerm
+from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 
 
@@ -104,7 +101,6 @@ def witness_of(database: Database) -> Witness | None:
     """What knows whether the database was exchanged; ``None`` for a file, which leaves no trace of that."""
     if isinstance(database, SqliteDatabase):
         return None
-    from holdfast.storage.postgres.database import PostgresDatabase  # noqa: PLC0415 - the extra may not be installed
-    from holdfast.storage.postgres.witness import PostgresWitness  # noqa: PLC0415
+    from holdfast.storage.postgres.database import PostgresDatabase, PostgresWitness  # noqa: PLC0415 - as above
 
     return PostgresWitness(database) if isinstance(database, PostgresDatabase) else None

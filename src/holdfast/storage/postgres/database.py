@@ -20,7 +20,6 @@ from holdfast.core.audit import PYTHON
 from holdfast.core.clock import check_deadline, current_deadline
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
 from holdfast.core.records import Subject
-from holdfast.storage.postgres.cancel import cancelled_in_time
 from holdfast.storage.postgres.connect import prepare_schema, quoted
 from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
 from holdfast.storage.postgres.optimistic import Expectations
@@ -37,6 +36,74 @@ from holdfast.storage.postgres.transactions import (
     rows_of,
 )
 from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, R, Row, RowType, T
+
+
+class PostgresWitness:
+    """The ``Witness`` of PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def confirm(self) -> None:
+        if not self.is_unbroken():
+            with self._database.alone("witness") as tx:
+                tx.run("witness.confirm")
+
+    def is_unbroken(self) -> bool:
+        with self._database.read() as tx:
+            return bool(tx.value("witness.is_unbroken"))
+
+
+#: How long it may take to reach the server with the wish to cancel.
+_SECONDS: Final = 5.0
+
+
+@contextmanager
+def cancelled_in_time(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """What the block asks the server is cancelled when the deadline of the work at hand passes."""
+    deadline = current_deadline()
+    if deadline is None:
+        yield
+        return
+    cancel = _Cancel(connection)
+    try:
+        with deadline.stopped_by(cancel):
+            yield
+    finally:
+        cancel.end()
+    deadline.check()
+
+
+class _Cancel:
+    """Cancels what one connection is at. A connection that was told to cancel is not used again: the wish may reach the
+    server late, and would meet another's statement.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._ended = False
+        self._sent = False
+
+    def __call__(self) -> None:
+        """Send the wish, from a thread of its own."""
+        threading.Thread(target=self._send, name="holdfast-cancel", daemon=True).start()
+
+    def _send(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._sent = True
+            with suppress(psycopg.Error):  # a server that is not reached ends the statement with its connection
+                self._connection.cancel_safe(timeout=_SECONDS)
+
+    def end(self) -> None:
+        """From here on nothing is cancelled."""
+        with self._lock:
+            self._ended = True
+            if self._sent:
+                self._connection.close()
+
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
 _PATIENCE: Final = 10.0

@@ -59,7 +59,7 @@ class SqlKeys:
 
     def add(self, key: ApiKey, hashed: bytes, event: Event) -> None:
         with self._database.write() as tx:
-            bounds = (to_json(told_rights(key.rights)), _listed(key.users), _listed(key.agents))
+            bounds = (to_json(list_rights(key.rights)), _listed(key.users), _listed(key.agents))
             tx.run("access.add", (key.id, key.tenant, key.name, *bounds, key.created_at, key.expires_at, hashed))
             _note(tx, key, event)
 

@@ -15,14 +15,13 @@ from holdfast.core.values import SECOND, to_json
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
-from holdfast.storage.relational.conversations.history import PurgedRow
-from holdfast.storage.relational.conversations.sessions import Place as SessionPlace
-from holdfast.storage.relational.conversations.sessions import SessionRow, hold_on
 from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.history import PurgedRow
 from holdfast.storage.relational.moves import Mover, held_of
-from holdfast.storage.relational.profiles import ProfileRow, read_book, version_of
-from holdfast.storage.relational.record_rows import KINDS
-from holdfast.storage.relational.scopes import START, all_keys
+from holdfast.storage.relational.rows import KINDS, START, all_keys
+from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
+from holdfast.storage.relational.sessions import Place as SessionPlace
+from holdfast.storage.relational.sessions import SessionRow, hold_on
 
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1

@@ -16,8 +16,7 @@ from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Transaction
-from holdfast.storage.relational.record_rows import KINDS, STATES, Stored, to_stored
-from holdfast.storage.relational.scopes import Counts, Tally, key_range, limits
+from holdfast.storage.relational.rows import KINDS, STATES, Counts, Stored, Tally, key_range, limits, to_stored
 
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8

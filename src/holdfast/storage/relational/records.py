@@ -1,18 +1,20 @@
-"""Records in a relational engine: the ``RecordStore``."""
+"""Records in a relational engine: the ``RecordStore``, and the ``RecallFeed`` that indexes follow."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import Hold, RecordFacts, excess, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.core.rules import Labels, labels_of
-from holdfast.core.values import to_json
+from holdfast.core.values import to_json, unpack
+from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
 from holdfast.ports.work import Lease
@@ -23,6 +25,7 @@ from holdfast.storage.relational.moves import (
     find_standing,
     held_of,
     is_removed,
+    known_model,
     model_code,
     prune_oldest,
     recycle_expired,
@@ -30,25 +33,135 @@ from holdfast.storage.relational.moves import (
     standing_holds,
     unique,
 )
-from holdfast.storage.relational.profiles import Profiles, check_rules
-from holdfast.storage.relational.record_rows import (
-    FactsRow,
-    RecordRow,
-    as_record,
-    note_derivations,
-    note_other_derivations,
-    to_stored,
-)
-from holdfast.storage.relational.scopes import (
+from holdfast.storage.relational.rows import (
     START,
+    FactsRow,
     QuotaRow,
+    RecordRow,
     Tally,
     all_keys,
+    as_record,
     context_query,
     key_range,
     limits,
+    note_derivations,
+    note_other_derivations,
     read_context,
+    to_stored,
 )
+from holdfast.storage.relational.rules import Profiles, check_rules
+
+#: Rows of a whole scope are read this many at a time.
+_PAGE: Final = 2_000
+
+
+class CursorRow(NamedTuple):
+    """How far a scope has come."""
+
+    number: int
+    seq: int
+    next: int
+    rules: int
+    is_removed: bool
+
+
+class SqlFeed:
+    """The ``RecallFeed`` of the relational engines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def changes(
+        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
+    ) -> Changes[PageT]:
+        agent = scope.agent_id if "agent" in kind.scope else None
+        if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
+            asked = (scope.subject, kind.code, scope.tenant, agent or "")
+            if self._database.ask(CursorRow, "records.cursor", asked) == [since]:
+                return Changes(since, False, [], [])
+        with self._database.read(scope.subject) as tx:
+            number = tx.number_of(scope.subject)
+            if number is None:
+                return Changes((0, 0, 0), since != (0, 0, 0), [], [])
+            context = read_context(tx, context_query(scope.subject, kind, () if agent is None else (agent,)))
+            tally = Tally(tx, number, kind, context.counts)
+            removed, rules = context.is_removed, context.version
+            cursor = (number, tally.seq, tally.next, rules, int(removed))
+            if since == cursor:
+                return Changes(cursor, False, [], [])
+            if removed:
+                return Changes(cursor, True, [], [])
+            code = known_model(tx, model)
+            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor:
+                stored = tx.each(IndexRow, "records.index_rows", (code, *key_range(number, kind)))
+                return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
+            live = _readable(tx.all(IndexRow, "records.index_rows", (code, *key_range(number, kind, since[2]))), agent)
+            there = {row.id for row in live}
+            gone = []
+            for record_id in tx.values("records.changed_ids", (tally.scope, since[1])):
+                one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
+                if one is None:
+                    gone.append(record_id)
+                elif record_id not in there:
+                    live += _readable([one], agent)
+            return Changes(cursor, False, [read(live)], gone)
+
+    def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject)
+            if number is None:
+                return []
+            code = known_model(tx, model)
+            found = tx.all(RecordRow, "records.unembedded", (*key_range(number, kind), code, limit))
+            return [as_record(subject, row) for row in found]
+
+    def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
+        with self._database.write() as tx:
+            number = tx.number_of(subject)
+            if number is None:  # erased meanwhile
+                return 0
+            tally = Tally(tx, number, kind)
+            written = 0
+            for record_id, version, encoding in encodings:
+                row = find_standing(tx, record_id, number)
+                if row is not None and row.version == version:
+                    model = model_code(tx, encoding.model)
+                    tx.run("records.embed", (model, encoding.vectors, encoding.terms, row.key, version))
+                    tally.note_change(record_id)
+                    written += 1
+            tally.save()
+            return written
+
+    def adopt(self, model: str) -> None:
+        if not self.is_current(model):
+            with self._database.alone("models") as tx:
+                code = model_code(tx, model)
+                tx.run("records.adopt_model", (code,))
+
+    def is_current(self, model: str) -> bool:
+        with self._database.read() as tx:
+            return bool(tx.value("records.current_model") == model)
+
+    def subjects(self, tenant: str) -> Iterator[Subject]:
+        with self._database.read() as tx:
+            return map(Subject.parse, tx.values("records.subjects_of_tenant", (tenant,)))
+
+
+def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
+    """Stored rows as recall reads them, those of one agent if one is given, in pages."""
+    while page := list(islice(stored, _PAGE)):
+        yield _readable(page, agent)
+
+
+def _readable(rows: list[IndexRow], agent: str | None) -> list[IndexRow]:
+    """Rows as recall reads them, those of one agent if one is given: a text is stored as it may be compressed."""
+    if agent is not None:
+        rows = [row for row in rows if row.agent_id == agent]
+    for place, row in enumerate(rows):
+        if row.text is not None:
+            rows[place] = row._replace(text=unpack(row.text))
+    return rows
+
 
 #: Hidden for as long as anyone can remember.
 GONE: Final = 0

@@ -16,12 +16,12 @@ from holdfast.ports.conversations import SessionWindow, ShortTermStore
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
 from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.conversations.sessions import Place, end_windows, hold_on, move_session
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.moves import Mover, held_of, standing_holds
-from holdfast.storage.relational.profiles import Profiles
-from holdfast.storage.relational.record_rows import KINDS
+from holdfast.storage.relational.rows import KINDS
+from holdfast.storage.relational.rules import Profiles
+from holdfast.storage.relational.sessions import Place, end_windows, hold_on, move_session
 
 AGENT: Final = "agent"
 _ATTEMPTS: Final = 5

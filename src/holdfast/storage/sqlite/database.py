@@ -27,9 +27,16 @@ from holdfast.core.errors import (
 from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import Bindings, DuplicateError, Question, R, RowType, T, migrations
-from holdfast.storage.sqlite.errors import in_our_words
-from holdfast.storage.sqlite.read_only import ReadOnlyFile, has_log, is_empty, is_writable
+from holdfast.storage.relational.database import (
+    Bindings,
+    DuplicateError,
+    Question,
+    R,
+    RowType,
+    T,
+    migrations,
+)
+from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, in_our_words, is_empty, is_writable
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header

@@ -23,7 +23,12 @@ from holdfast.ports.conversations import (
 )
 from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.conversations.sessions import (
+from holdfast.storage.relational.coordination import check_lease
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
+from holdfast.storage.relational.rows import START
+from holdfast.storage.relational.rules import Profiles, check_rules, scope_of
+from holdfast.storage.relational.sessions import (
     MessageRow,
     SessionRow,
     as_message,
@@ -38,11 +43,6 @@ from holdfast.storage.relational.conversations.sessions import (
     to_stored_message,
     visible,
 )
-from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
-from holdfast.storage.relational.profiles import Profiles, check_rules, scope_of
-from holdfast.storage.relational.scopes import START
 
 _ALL: Final = -1
 #: A summary that has to forget a message is made anew from so many of the last ones.

@@ -1,1 +1,0 @@
-"""Conversations in a relational engine: sessions, what was said in them, and the windows that expire."""

@@ -1,1 +1,0 @@
-"""What a backup brings back into a store that is in use."""

@@ -1,1 +1,0 @@
-"""Subjects in a relational engine: how they are erased, and all that is kept of one."""
