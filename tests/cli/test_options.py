@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -13,8 +16,66 @@ from cli.shell import Shell
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
+from holdfast.edges.cli.options import Limit, read_usage
 
 HELP = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+
+
+# --- what a docstring says of a command -------------------------------------------------------------------------------
+
+
+def paint(*, thing: str, coats: int = 1, dry: bool = False, from_: Limit = 3) -> None:
+    """Paint a <sort of thing>,
+    and let it dry.
+
+    Options:
+        THING  What to paint, which may take
+            two lines to say.
+        --coats -c N  How often.
+
+    How it ends:
+        --dry  Wait for it.
+
+    Examples:
+        paint door
+        paint wall
+
+        paint floor --dry
+    """
+
+
+def test_a_docstring_says_what_a_command_takes() -> None:
+    usage = read_usage(paint, **{"sort of thing": "wall"})
+    assert usage.about == "Paint a wall, and let it dry."
+    assert usage.examples == "paint door\npaint wall\n\npaint floor --dry"
+    thing, coats, dry, limit = (get_args(param.annotation) for param in usage.params)
+    assert (thing[0], thing[1].metavar, thing[1].help) == (
+        str,
+        "THING",
+        "What to paint, which may take two lines to say.",
+    )
+    assert (coats[0], coats[1].default, coats[1].param_decls, coats[1].metavar) == (int, "--coats", ("-c",), "N")
+    assert (dry[0], dry[1].default, dry[1].metavar, dry[1].rich_help_panel) == (bool, "--dry", None, "How it ends")
+    assert limit == get_args(Limit)
+
+
+def test_a_parameter_that_its_docstring_does_not_describe_is_a_mistake_of_the_command() -> None:
+    def sand(*, grain: int) -> None:
+        """Sand it."""
+
+    with pytest.raises(TypeError, match=r"sand does not say what grain is"):
+        read_usage(sand)
+
+
+def test_without_docstrings_the_command_line_says_why_it_does_not_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "holdfast", "version"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "PYTHONOPTIMIZE" in done.stderr
+
+
+# --- options of every command -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+    if sys.flags.optimize > 1:
+        sys.exit("holdfast takes its options from docstrings, which Python left out: unset PYTHONOPTIMIZE, or use -O")
     try:
         if sys.argv[1:2] and sys.argv[1] in _UPKEEP:
             from holdfast.lifecycle.schedule.leadership import lower_priority  # noqa: PLC0415 - no other command needs it

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from importlib import import_module
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -17,7 +17,7 @@ from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import ExpiredError, HoldfastError
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DEFAULT_TENANT, everywhere, of_tenant, only_json
+from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage
 from holdfast.edges.cli.outcomes import ExitCode, report, report_failure
 from holdfast.edges.cli.output import Output, Render, write
 
@@ -85,14 +85,9 @@ app = typer.Typer(
 )
 
 
-def with_examples(examples: Sequence[str]) -> str:
-    """The end of a help text: shell scripts that run as they stand."""
-    return _EXAMPLES + "\n\n".join(examples)
-
-
 def examples_of(epilog: str | None) -> list[str]:
     """The examples that a command's help shows."""
-    return (epilog or "").removeprefix(_EXAMPLES).split("\n\n") if epilog else []
+    return epilog.removeprefix(_EXAMPLES).split("\n\n") if epilog else []
 
 
 def command(
@@ -100,26 +95,25 @@ def command(
     name: str,
     options: Callable[..., None] = of_tenant,
     *,
-    examples: Sequence[str],
     render: Render | None = None,
-    about: str | None = None,
+    **words: str,
 ) -> Callable[[_Command], _Command]:
     """Register a function as a command. It takes a ``Call`` and its own options, and gives back data or an ``Output``,
     which is printed as JSON or by ``render``.
 
-    ``options`` is the set that it takes beside its own, from ``options.py``. Its docstring (or ``about``) and the
-    examples (shell scripts that run) become its help.
+    ``options`` is the set that it takes beside its own, from ``options.py``. Its docstring becomes its help
+    (``read_usage``, with these ``words``).
     """
 
     def register(function: _Command) -> _Command:
-        own = list(signature(function, eval_str=True).parameters.values())[1:]
-        names = {param.name for param in own}
+        usage = read_usage(function, **words)
+        names = {param.name for param in usage.params}
 
         def run(context: typer.Context, **values: Any) -> None:
             given = _merge(context.obj, {key: value for key, value in values.items() if key not in names})
             with ExitStack() as stack:
                 stack.enter_context(acting_as(check_author(given.get("author")) or CLI))
-                call = Call(stack, given)
+                call = Call(stack, given, (context.parent or context).info_name or "")
                 try:
                     found = function(call, **{key: values[key] for key in names})
                 except ExpiredError as problem:
@@ -132,16 +126,16 @@ def command(
                 raise typer.Exit(output.code)
 
         shared = [only_json] if options is only_json else [options, everywhere]
-        _set_signature(run, own, *shared)
+        _set_signature(run, usage.params, *shared)
         panel = _panel_of(function.__module__) if group is app else None
-        words = _join_lines(about or function.__doc__ or "")
-        group.command(name, cls=_Leaf, help=words, epilog=with_examples(examples), rich_help_panel=panel)(run)
+        epilog = _EXAMPLES + usage.examples
+        group.command(name, cls=_Leaf, help=usage.about, epilog=epilog, rich_help_panel=panel)(run)
         return function
 
     return register
 
 
-def add_group(module: str, name: str, *, about: str, examples: Sequence[str], bare: str | None = None) -> typer.Typer:
+def add_group(module: str, name: str, about: str, *examples: str, bare: str | None = None) -> typer.Typer:
     """A group of commands below the application; without a command, one with ``bare`` runs that command."""
     group = typer.Typer(cls=_Group, no_args_is_help=bare is None)
 
@@ -153,9 +147,8 @@ def add_group(module: str, name: str, *, about: str, examples: Sequence[str], ba
 
     _set_signature(run, [], *([of_tenant, everywhere] if bare else [everywhere]), hidden=bare is None)
     group.callback(invoke_without_command=bare is not None)(run)
-    app.add_typer(
-        group, name=name, cls=_Group, help=about, epilog=with_examples(examples), rich_help_panel=_panel_of(module)
-    )
+    epilog = _EXAMPLES + "\n\n".join(examples)
+    app.add_typer(group, name=name, cls=_Group, help=about, epilog=epilog, rich_help_panel=_panel_of(module))
     return group
 
 
@@ -167,7 +160,7 @@ def _merge(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[s
 
 def _set_signature(function: Any, own: Sequence[Parameter], *shared: Callable[..., None], hidden: bool = False) -> None:
     """Let Typer see a function's options: its own, and those that it shares with others."""
-    taken = [param for options in shared for param in signature(options, eval_str=True).parameters.values()]
+    taken = [param for options in shared for param in read_usage(options).params]
     if hidden:
         taken = [param.replace(annotation=_hide(param.annotation)) for param in taken]
     context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -187,15 +180,13 @@ def _panel_of(module: str) -> str:
     return module.split(".")[-2].capitalize()
 
 
-def _join_lines(text: str) -> str:
-    """A docstring with one line a paragraph, for terminals of any width."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
-
-
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
     if asked:
         typer.echo(f"holdfast {__version__}")
         raise typer.Exit
+
+
+_VERSION: Final = declare("--version", "Show the version and end.", callback=_show_version, is_eager=True)
 
 
 def _root(context: typer.Context, **values: Any) -> None:
@@ -203,17 +194,12 @@ def _root(context: typer.Context, **values: Any) -> None:
     context.obj = {name: value for name, value in values.items() if name != "version"}
 
 
-def _version(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
-    ] = False,
-) -> None:
+def _version(*, version: Annotated[bool, _VERSION] = False) -> None:
     """The option that only the application has."""
 
 
 _set_signature(_root, [], _version, everywhere)
-app.callback(epilog=with_examples(["holdfast demo", 'holdfast add "Likes tea" --user alice']))(_root)
+app.callback(epilog=f'{_EXAMPLES}holdfast demo\n\nholdfast add "Likes tea" --user alice')(_root)
 
 for _folder, _modules in _FOLDERS.items():
     for _module in _modules:

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 class Call:
     """What a command was called with, beside its own options. What it opens is closed when it ends."""
 
-    def __init__(self, stack: ExitStack, given: Mapping[str, Any]) -> None:
+    def __init__(self, stack: ExitStack, given: Mapping[str, Any], group: str = "") -> None:
         self._stack = stack
         self._given = given
+        self.group = group
+        """The name of the group that the command belongs to."""
         self.as_json: bool = given["as_json"]
         self.purpose: Purpose = "use"
         """What the store is opened for; ``--new-store`` goes before it."""

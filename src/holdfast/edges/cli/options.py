@@ -1,17 +1,25 @@
-"""The options that commands share, each with one name, one meaning and one place in the help."""
+"""How a docstring says what a command takes, and the options that commands share: each with one name, one meaning and
+one place in the help.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from textwrap import dedent
+from types import MappingProxyType
+from typing import Annotated, Any, Final, NamedTuple, get_origin
 
 import typer
 
+from holdfast.core.domains import DOMAINS
 from holdfast.core.errors import InvalidInputError, quote
+from holdfast.core.records import DURABLE
 
 DEFAULT_AGENT: Final = "cli"
 DEFAULT_TENANT: Final = "default"
@@ -20,21 +28,55 @@ KINDS: Final = "short_term, long_term, persona, episodic, entity or structured"
 EVERYWHERE: Final = "Every command"
 _OFFSET: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([hdw])")
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+#: What docstrings of commands mean by the words between ``<`` and ``>``.
+_WORDS: Final = MappingProxyType({"kinds": KINDS, "durable kinds": ", ".join(DURABLE), "domains": " or ".join(DOMAINS)})
 
 
-def option(names: str, metavar: str, about: str, *, panel: str | None = None, **extra: Any) -> Any:
-    """An option with a value."""
-    return typer.Option(*names.split(), metavar=metavar, help=about, rich_help_panel=panel, **extra)
+class Usage(NamedTuple):
+    """What a docstring says of a command."""
+
+    about: str
+    params: list[Parameter]
+    """What it takes, as Typer reads it."""
+    examples: str
 
 
-def flag(names: str, about: str, *, panel: str | None = None) -> Any:
-    """An option without a value."""
-    return typer.Option(*names.split(), help=about, rich_help_panel=panel)
+def read_usage(function: Callable[..., Any], **words: str) -> Usage:
+    """Read the docstring of a command: a text, and below it blocks of indented lines, each below its title.
+
+    The block Examples has shell scripts that run, with an empty line between them. The others have one line for each
+    option, flag and argument: its spelling, two spaces, and its meaning. Their titles are panels of the help, but for
+    Options, which has what belongs to none. An option is for the parameter of its name, an argument for the next one.
+    A parameter whose annotation says all this has no line. A word between ``<`` and ``>`` stands for its meaning.
+    """
+    said = re.sub("<([a-z ]+)>", lambda found: {**_WORDS, **words}[found[1]], cleandoc(function.__doc__ or ""))
+    about, *rest = re.split(r"\n\n([A-Z].*):\n(?= )", said)
+    blocks = dict(zip(rest[::2], map(dedent, rest[1::2]), strict=True))
+    examples = blocks.pop("Examples", "")
+    taken = signature(function, eval_str=True).parameters.values()
+    params = {param.name: param for param in taken if param.kind is Parameter.KEYWORD_ONLY}
+    plain = [name for name, param in params.items() if get_origin(param.annotation) is not Annotated]
+    for title, block in blocks.items():
+        for line in re.split(r"\n(?! )", block):
+            spelling, _, meaning = line.partition("  ")
+            option = re.match("--([a-z-]+)", spelling)
+            name = next(one for one in plain if option is None or one.rstrip("_") == option[1].replace("-", "_"))
+            plain.remove(name)
+            made = declare(spelling, " ".join(meaning.split()), None if title == "Options" else title)
+            params[name] = params[name].replace(annotation=Annotated[params[name].annotation, made])
+    if plain:
+        raise TypeError(f"the docstring of {function.__qualname__} does not say what {', '.join(plain)} is")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in about.split("\n\n")]
+    return Usage("\n\n".join(paragraphs), list(params.values()), examples)
 
 
-def argument(metavar: str, about: str) -> Any:
-    """A value that is given by its place."""
-    return typer.Argument(metavar=metavar, help=about)
+def declare(spelling: str, about: str, panel: str | None = None, **extra: Any) -> Any:
+    """What a command takes, as it is spelled: ``--kind -k KIND``, ``--full`` (a flag), or ``TEXT`` (an argument)."""
+    names = spelling.split()
+    if not spelling.startswith("--"):
+        return typer.Argument(metavar=spelling, help=about)
+    metavar = None if names[-1].startswith("-") else names.pop()
+    return typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel, **extra)
 
 
 # --- options of many commands -----------------------------------------------------------------------------------------
@@ -42,24 +84,21 @@ def argument(metavar: str, about: str) -> Any:
 WHOSE: Final = "Whose memory"
 SCOPE: Final = "What it is for"
 
-Json = Annotated[bool, flag("--json", "Print one JSON document, for programs.", panel=EVERYWHERE)]
-User = Annotated[str, option("--user -u", "USER", "Whose memory it is.", panel=WHOSE)]
-Agent = Annotated[str, option("--agent -a", "AGENT", "Which agent sees it.", panel=WHOSE)]
-Session = Annotated[str | None, option("--session -s", "SESSION", "In which session.", panel=WHOSE)]
-Tenant = Annotated[str, option("--tenant", "TENANT", "The tenant that the user belongs to.", panel=WHOSE)]
+Json = Annotated[bool, declare("--json", "Print one JSON document, for programs.", EVERYWHERE)]
+Agent = Annotated[str, declare("--agent -a AGENT", "Which agent sees it.", WHOSE)]
+Session = Annotated[str | None, declare("--session -s SESSION", "In which session.", WHOSE)]
+Tenant = Annotated[str, declare("--tenant TENANT", "The tenant that the user belongs to.", WHOSE)]
 
-OfUser = Annotated[str | None, option("--user -u", "USER", "What a user has.", panel=SCOPE)]
-OfAgent = Annotated[str | None, option("--agent -a", "AGENT", "What an agent has.", panel=SCOPE)]
-OfSession = Annotated[str | None, option("--session -s", "SESSION", "What a session has.", panel=SCOPE)]
-OfMemory = Annotated[str | None, option("--memory -m", "ID", "One memory.", panel=SCOPE)]
+OfUser = Annotated[str | None, declare("--user -u USER", "What a user has.", SCOPE)]
+OfAgent = Annotated[str | None, declare("--agent -a AGENT", "What an agent has.", SCOPE)]
 
-MemoryId = Annotated[str, argument("ID", "The memory's id.")]
-Metadata = Annotated[str | None, option("--metadata", "JSON", "What is said of it, as a JSON object.")]
-Limit = Annotated[int, option("--limit -n", "N", "How many at most.")]
-Quiet = Annotated[bool, flag("--quiet -q", "Print the new id and nothing else.")]
-DryRun = Annotated[bool, flag("--dry-run", "Show what would be done, and change nothing.")]
-Confirm = Annotated[bool, flag("--confirm", "You have looked at what it comes to.")]
-Yes = Annotated[bool, flag("--yes -y", "Do not ask; you have looked at what it does.")]
+MemoryId = Annotated[str, declare("ID", "The memory's id.")]
+Metadata = Annotated[str | None, declare("--metadata JSON", "What is said of it, as a JSON object.")]
+Limit = Annotated[int, declare("--limit -n N", "How many at most.")]
+Quiet = Annotated[bool, declare("--quiet -q", "Print the new id and nothing else.")]
+DryRun = Annotated[bool, declare("--dry-run", "Show what would be done, and change nothing.")]
+Confirm = Annotated[bool, declare("--confirm", "You have looked at what it comes to.")]
+Yes = Annotated[bool, declare("--yes -y", "Do not ask; you have looked at what it does.")]
 
 
 # --- what kinds of commands take, beside their own --------------------------------------------------------------------
@@ -67,39 +106,20 @@ Yes = Annotated[bool, flag("--yes -y", "Do not ask; you have looked at what it d
 
 def everywhere(
     *,
-    home: Annotated[
-        Path | None,
-        option("--home", "FOLDER", "Where Holdfast keeps its files; HOLDFAST_HOME, if not given.", panel=EVERYWHERE),
-    ] = None,
-    url: Annotated[
-        str | None,
-        option(
-            "--url",
-            "URL",
-            "The store, such as sqlite:///path/to/file.db; HOLDFAST_URL, if not given.",
-            panel=EVERYWHERE,
-        ),
-    ] = None,
-    new_store: Annotated[
-        bool,
-        flag(
-            "--new-store",
-            "Begin with an empty store where one held memories before and there is nothing now.",
-            panel=EVERYWHERE,
-        ),
-    ] = False,
-    author: Annotated[
-        str | None,
-        option(
-            "--author",
-            "NAME",
-            "Who does it, for the audit chain; never a user's id. Otherwise it says cli.",
-            panel=EVERYWHERE,
-        ),
-    ] = None,
+    home: Path | None = None,
+    url: str | None = None,
+    new_store: bool = False,
+    author: str | None = None,
     as_json: Json = False,
 ) -> None:
-    """Options that are taken before a command and after it."""
+    """Options that are taken before a command and after it.
+
+    Every command:
+        --home FOLDER  Where Holdfast keeps its files; HOLDFAST_HOME, if not given.
+        --url URL  The store, such as sqlite:///path/to/file.db; HOLDFAST_URL, if not given.
+        --new-store  Begin with an empty store where one held memories before and there is nothing now.
+        --author NAME  Who does it, for the audit chain; never a user's id. Otherwise it says cli.
+    """
 
 
 def only_json(*, as_json: Json = False) -> None:
@@ -115,20 +135,29 @@ def of_tenant(*, tenant: Tenant = DEFAULT_TENANT) -> None:
 
 
 def of_memory(
-    *, user: User, agent: Agent = DEFAULT_AGENT, session: Session = None, tenant: Tenant = DEFAULT_TENANT
+    *, user: str, agent: Agent = DEFAULT_AGENT, session: Session = None, tenant: Tenant = DEFAULT_TENANT
 ) -> None:
-    """For commands on the memory of a user."""
+    """For commands on the memory of a user.
+
+    Whose memory:
+        --user -u USER  Whose memory it is.
+    """
 
 
 def of_scope(
     *,
     user: OfUser = None,
     agent: OfAgent = None,
-    session: OfSession = None,
-    memory: OfMemory = None,
+    session: str | None = None,
+    memory: str | None = None,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
-    """For commands on what a rule or a hold is for."""
+    """For commands on what a rule or a hold is for.
+
+    What it is for:
+        --session -s SESSION  What a session has.
+        --memory -m ID  One memory.
+    """
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

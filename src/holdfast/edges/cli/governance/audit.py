@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import Limit, OfUser, option
+from holdfast.edges.cli.options import Limit, OfUser
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, cut, good, list_of, minute, plural, to_json
 
@@ -16,8 +16,9 @@ _SHOWN: Final = 100
 audit = add_group(
     __name__,
     "audit",
-    about="Read the audit chain, check that it is whole, and seal it.",
-    examples=["holdfast audit tail", "holdfast audit verify"],
+    "Read the audit chain, check that it is whole, and seal it.",
+    "holdfast audit tail",
+    "holdfast audit verify",
 )
 
 
@@ -26,14 +27,15 @@ def _to_row(entry: Mapping[str, Any]) -> list[Cell]:
     return [minute(entry["at"]), entry["action"], entry["actor"], entry["item"] or "all", cut(why, _SHOWN)]
 
 
-@command(
-    audit,
-    "tail",
-    render=list_of("at!, action!, by!, id!, why", _to_row, empty="The audit chain is empty."),
-    examples=("holdfast audit tail -n 10", "holdfast audit tail --user alice --json"),
-)
+@command(audit, "tail", render=list_of("at!, action!, by!, id!, why", _to_row, empty="The audit chain is empty."))
 def tail(call: Call, *, limit: Limit = 20, user: OfUser = None) -> Any:
-    """Show the latest entries of the audit chain, the newest last. It names no users."""
+    """Show the latest entries of the audit chain, the newest last. It names no users.
+
+    Examples:
+        holdfast audit tail -n 10
+
+        holdfast audit tail --user alice --json
+    """
     return call.engine.audit.tail(limit, user_id=user)
 
 
@@ -49,11 +51,14 @@ def _show_verdict(said: Mapping[str, Any]) -> Iterator[Part]:
     yield bad(f"BROKEN: {plural(said['problems'], 'problem')} in {looked}{shown}.")
 
 
-@command(audit, "verify", render=_show_verdict, examples=("holdfast audit verify",))
+@command(audit, "verify", render=_show_verdict)
 def verify(call: Call) -> Any:
     """Look for any entry or checkpoint that was changed, removed, moved or added, in all chains of the store.
 
     Ends with exit code 3 if something is wrong, and says what.
+
+    Examples:
+        holdfast audit verify
     """
     with call.progress("verifying", call.engine.services.audit.sizes().entries) as advance:
         verdict = call.engine.audit.verify(advance)
@@ -73,16 +78,16 @@ def _show_sealed(made: Mapping[str, Any]) -> str:
     return f"Checkpoint {made['checkpoint']} seals {what} ({minute(made['at'])}, {made['hash'][:16]}…)."
 
 
-@command(audit, "seal", render=_show_sealed, examples=("holdfast audit seal",))
-def seal(
-    call: Call,
-    *,
-    accept: Annotated[
-        str | None, option("--accept", "REASON", "Why it is right that the store and the note of it disagree.")
-    ] = None,
-) -> Any:
+@command(audit, "seal", render=_show_sealed)
+def seal(call: Call, *, accept: str | None = None) -> Any:
     """Seal the audit chain by a checkpoint, and note it outside the store.
 
     Refused where the note and the store disagree, as after a restored backup, unless --accept says why that is right.
+
+    Options:
+        --accept REASON  Why it is right that the store and the note of it disagree.
+
+    Examples:
+        holdfast audit seal
     """
     return call.engine.audit.seal(accept=accept)

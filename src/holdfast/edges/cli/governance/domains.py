@@ -13,18 +13,15 @@ from holdfast.core.domains import DOMAINS, FIELDS
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import STDIO, Confirm, argument, flag, option, read_bytes, read_object
+from holdfast.edges.cli.options import STDIO, Confirm, declare, read_bytes, read_object
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, list_of, minute, plural
 
 domain = add_group(
-    __name__,
-    "domain",
-    about="Retention domains: policies for resources that are kept elsewhere.",
-    examples=["holdfast domain list"],
+    __name__, "domain", "Retention domains: policies for resources that are kept elsewhere.", "holdfast domain list"
 )
 
-Name = Annotated[str, argument("DOMAIN", f"The domain: {' or '.join(DOMAINS)}.")]
-Resources = Annotated[str, argument("FILE", "The resources: a JSON list, or one JSON object a line; - for stdin.")]
+Name = Annotated[str, declare("DOMAIN", f"The domain: {' or '.join(DOMAINS)}.")]
+Resources = Annotated[str, declare("FILE", "The resources: a JSON list, or one JSON object a line; - for stdin.")]
 _SAMPLE = """\
 file=$(mktemp)
 echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > $file"""
@@ -40,59 +37,66 @@ def _show_all(found: Mapping[str, Any]) -> Iterator[Part]:
     yield f"Last changed: {minute(found['updated_at'])}."
 
 
-@command(domain, "list", render=_show_all, examples=("holdfast domain list", "holdfast domain list --json"))
+@command(domain, "list", render=_show_all)
 def list_domains(call: Call) -> Any:
-    """List the policies of both domains."""
+    """List the policies of both domains.
+
+    Examples:
+        holdfast domain list
+
+        holdfast domain list --json
+    """
     return call.engine.domains.list()
 
 
-@command(domain, "get", examples=("holdfast domain get memory",))
+@command(domain, "get")
 def get_domain(call: Call, *, name: Name) -> Any:
-    """Show the policy of a domain."""
+    """Show the policy of a domain.
+
+    Examples:
+        holdfast domain get memory
+    """
     return Output(call.engine.domains.get(name), lambda policy: _show_policies({name: policy}))
 
 
-@command(
-    domain,
-    "set",
-    examples=(
-        "holdfast domain set rag --older-than-days 90 --source-type context --limit 1000",
-        "holdfast domain set memory --keep-session sess_abc123 --keep-context 7",
-        "holdfast domain set memory --auto-gc --confirm",
-        """holdfast domain set rag --config '{"older_than_days": 60, "source_types": ["thought"]}'""",
-    ),
-)
+@command(domain, "set")
 def set_domain(
     call: Call,
     *,
     name: Name,
-    older_than_days: Annotated[
-        float | None, option("--older-than-days", "DAYS", "What is older may go: 1 to 3,650.")
-    ] = None,
-    source_type: Annotated[
-        list[str] | None, option("--source-type", "TYPE", "context, action or thought; once for each.")
-    ] = None,
-    keep_session: Annotated[
-        list[str] | None, option("--keep-session", "SESSION", 'Never let it go; once for each, "" for none.')
-    ] = None,
-    keep_context: Annotated[
-        list[float] | None, option("--keep-context", "NUMBER", "Never let it go; once for each, 0 for none.")
-    ] = None,
-    limit: Annotated[float | None, option("--limit", "COUNT", "So many at a time: 1 to 20,000.")] = None,
-    vacuum: Annotated[bool | None, flag("--vacuum/--no-vacuum", "Give space back afterwards.")] = None,
-    auto_gc: Annotated[
-        bool | None,
-        flag("--auto-gc/--no-auto-gc", "Let sweeps collect Holdfast's own memories by the memory domain."),
-    ] = None,
-    config: Annotated[
-        str | None, option("--config", "JSON", "Fields as an object, as get --json shows them; options win.")
-    ] = None,
+    older_than_days: float | None = None,
+    source_type: list[str] | None = None,
+    keep_session: list[str] | None = None,
+    keep_context: list[float] | None = None,
+    limit: float | None = None,
+    vacuum: bool | None = None,
+    auto_gc: bool | None = None,
+    config: str | None = None,
     confirm: Confirm = False,
 ) -> Any:
     """Change a domain's policy: what is given; the rest, and the other domain, stay as they are.
 
     Numbers are brought into their bounds, and what a field cannot be leaves it as it was. What makes memories of
     Holdfast's own go earlier needs --confirm.
+
+    Options:
+        --older-than-days DAYS  What is older may go: 1 to 3,650.
+        --source-type TYPE  context, action or thought; once for each.
+        --keep-session SESSION  Never let it go; once for each, "" for none.
+        --keep-context NUMBER  Never let it go; once for each, 0 for none.
+        --limit COUNT  So many at a time: 1 to 20,000.
+        --vacuum/--no-vacuum  Give space back afterwards.
+        --auto-gc/--no-auto-gc  Let sweeps collect Holdfast's own memories by the memory domain.
+        --config JSON  Fields as an object, as get --json shows them; options win.
+
+    Examples:
+        holdfast domain set rag --older-than-days 90 --source-type context --limit 1000
+
+        holdfast domain set memory --keep-session sess_abc123 --keep-context 7
+
+        holdfast domain set memory --auto-gc --confirm
+
+        holdfast domain set rag --config '{"older_than_days": 60, "source_types": ["thought"]}'
     """
     given = (older_than_days, source_type, keep_session, keep_context, limit, vacuum, auto_gc)
     named = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
@@ -114,14 +118,16 @@ def _show_evaluation(found: Mapping[str, Any]) -> Iterator[Part]:
     yield f"{made}{more}. Nothing was deleted."
 
 
-@command(
-    domain,
-    "apply",
-    render=_show_evaluation,
-    examples=(f"{_SAMPLE}\nholdfast domain apply memory $file\nrm $file",),
-)
+@command(domain, "apply", render=_show_evaluation)
 def apply_domain(call: Call, *, name: Name, file: Resources) -> Any:
-    """Say which resources may go by a domain's policy, and which are protected and why. Nothing is deleted."""
+    """Say which resources may go by a domain's policy, and which are protected and why. Nothing is deleted.
+
+    Examples:
+        file=$(mktemp)
+        echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > $file
+        holdfast domain apply memory $file
+        rm $file
+    """
     resources = _read_resources(file)
     return call.engine.domains.apply(name, resources)
 
@@ -130,18 +136,19 @@ def apply_domain(call: Call, *, name: Name, file: Resources) -> Any:
     domain,
     "gc-params",
     render=lambda found: [Rows("parameter, value", [(name, _format(value)) for name, value in found.items()])],
-    examples=("holdfast domain gc-params memory", """holdfast domain gc-params rag --args '{"limit": 100}'"""),
 )
-def resolve_gc_params(
-    call: Call,
-    *,
-    name: Name,
-    args: Annotated[str | None, option("--args", "JSON", "What the collection was called with, as an object.")] = None,
-    validated: Annotated[
-        str | None, option("--validated", "JSON", "What your own checks made of it; the rest is handed on.")
-    ] = None,
-) -> Any:
-    """Say with which parameters a garbage collection of your own runs: what it was called with, then the policy's."""
+def resolve_gc_params(call: Call, *, name: Name, args: str | None = None, validated: str | None = None) -> Any:
+    """Say with which parameters a garbage collection of your own runs: what it was called with, then the policy's.
+
+    Options:
+        --args JSON  What the collection was called with, as an object.
+        --validated JSON  What your own checks made of it; the rest is handed on.
+
+    Examples:
+        holdfast domain gc-params memory
+
+        holdfast domain gc-params rag --args '{"limit": 100}'
+    """
     raw, checked = _read_optional(args, "--args"), _read_optional(validated, "--validated")
     return call.engine.domains.resolve_gc_params(name, raw, checked)
 
@@ -151,20 +158,19 @@ def _show_archived(done: Mapping[str, Any]) -> str:
     return f"Archived {plural(done['resource_count'], 'resource')} ({size}) as {done['archive_id']}."
 
 
-@command(
-    domain,
-    "archive",
-    render=_show_archived,
-    examples=(f"{_SAMPLE}\nholdfast domain archive rag $file\nrm $file",),
-)
-def archive_domain(
-    call: Call,
-    *,
-    name: Name,
-    file: Resources,
-    note: Annotated[str | None, option("--note", "TEXT", "What the manifest is to say.")] = None,
-) -> Any:
-    """Write resources to cold storage, with a manifest of checksums, and read them back. Nothing is deleted."""
+@command(domain, "archive", render=_show_archived)
+def archive_domain(call: Call, *, name: Name, file: Resources, note: str | None = None) -> Any:
+    """Write resources to cold storage, with a manifest of checksums, and read them back. Nothing is deleted.
+
+    Options:
+        --note TEXT  What the manifest is to say.
+
+    Examples:
+        file=$(mktemp)
+        echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > $file
+        holdfast domain archive rag $file
+        rm $file
+    """
     resources = _read_resources(file)
     return call.engine.domains.archive(name, resources, None if note is None else {"note": note})
 
@@ -178,28 +184,30 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
     domain,
     "archives",
     render=list_of("archive!, made!, resources>, bytes>, note", _to_row, empty="There are no archives."),
-    examples=("holdfast domain archives memory",),
 )
 def list_archives(call: Call, *, name: Name) -> Any:
-    """List the archives of a domain, the oldest first."""
+    """List the archives of a domain, the oldest first.
+
+    Examples:
+        holdfast domain archives memory
+    """
     return call.engine.domains.archives(name)
 
 
-@command(
-    domain,
-    "read",
-    render=lambda found: [Text(json.dumps(resource)) for resource in found["resources"]],
-    examples=(
-        """\
-file=$(mktemp)
-echo '{"id": 1}' | holdfast domain archive rag - --note "before the move" --json > $file
-archive=$(sed -n 's/.*"archive_id": "\\(.*\\)".*/\\1/p' $file)
-rm $file
-holdfast domain read rag $archive""",
-    ),
-)
-def read_archive(call: Call, *, name: Name, archive: Annotated[str, argument("ID", "The archive's id.")]) -> Any:
-    """Print the resources of an archive, one JSON object a line, each compared with its checksum."""
+@command(domain, "read", render=lambda found: [Text(json.dumps(resource)) for resource in found["resources"]])
+def read_archive(call: Call, *, name: Name, archive: str) -> Any:
+    """Print the resources of an archive, one JSON object a line, each compared with its checksum.
+
+    Options:
+        ID  The archive's id.
+
+    Examples:
+        file=$(mktemp)
+        echo '{"id": 1}' | holdfast domain archive rag - --note "before the move" --json > $file
+        archive=$(sed -n 's/.*"archive_id": "\\(.*\\)".*/\\1/p' $file)
+        rm $file
+        holdfast domain read rag $archive
+    """
     return call.engine.domains.read_archive(name, archive)
 
 

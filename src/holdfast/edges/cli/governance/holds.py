@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import SCOPE, Quiet, argument, flag, of_scope, option
+from holdfast.edges.cli.options import Quiet, of_scope
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, minute, plural
 
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 _NOUNS: Final = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
 
 hold = add_group(
-    __name__,
-    "hold",
-    about="Keep things from being removed, whatever the rules say and whoever asks.",
-    examples=["holdfast hold list"],
+    __name__, "hold", "Keep things from being removed, whatever the rules say and whoever asks.", "holdfast hold list"
 )
 
 
@@ -29,29 +26,22 @@ def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
         yield f"It covers {' and '.join(counts) or 'nothing'} now."
 
 
-@command(
-    hold,
-    "add",
-    of_scope,
-    render=_show_added,
-    examples=(
-        'holdfast hold add --user alice --reason "Case 4711"',
-        'holdfast hold add --tag topic=contract --reason "Audit of 2026" --author legal',
-    ),
-)
-def add_hold(
-    call: Call,
-    *,
-    tag: Annotated[
-        str | None,
-        option("--tag", "TAG", "What has a field of this value (key=value), or this among its tags.", panel=SCOPE),
-    ] = None,
-    reason: Annotated[str, option("--reason", "TEXT", "Why it is to be kept.")],
-    quiet: Quiet = False,
-) -> Any:
+@command(hold, "add", of_scope, render=_show_added)
+def add_hold(call: Call, *, tag: str | None = None, reason: str, quiet: Quiet = False) -> Any:
     """Hold something: nothing archives, recycles, deletes, prunes or erases it until the hold is released.
 
     What several options name is what all of them name.
+
+    What it is for:
+        --tag TAG  What has a field of this value (key=value), or this among its tags.
+
+    Options:
+        --reason TEXT  Why it is to be kept.
+
+    Examples:
+        holdfast hold add --user alice --reason "Case 4711"
+
+        holdfast hold add --tag topic=contract --reason "Audit of 2026" --author legal
     """
     from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
@@ -75,28 +65,34 @@ def _show_holds(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     yield Rows("id!, on, reason, by, since!" + (", released!" if ended else ""), map(to_row, found))
 
 
-@command(hold, "list", render=_show_holds, examples=("holdfast hold list", "holdfast hold list --released --json"))
-def list_holds(
-    call: Call, *, released: Annotated[bool, flag("--released", "Those that were released too.")] = False
-) -> Any:
-    """List the holds that stand, oldest first."""
+@command(hold, "list", render=_show_holds)
+def list_holds(call: Call, *, released: bool = False) -> Any:
+    """List the holds that stand, oldest first.
+
+    Options:
+        --released  Those that were released too.
+
+    Examples:
+        holdfast hold list
+
+        holdfast hold list --released --json
+    """
     from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
     return [hold_to_dict(one) for one in call.engine.holds.list(released=released)]
 
 
-@command(
-    hold,
-    "release",
-    render=lambda released: f"Released hold {released['hold_id']} on {_target(released)}.",
-    examples=('id=$(holdfast hold add --user alice --reason "Case 4711" --quiet)\nholdfast hold release $id',),
-)
-def release_hold(
-    call: Call,
-    *,
-    hold_id: Annotated[str, argument("ID", "The hold's id, as holdfast hold list shows it.")],
-) -> Any:
-    """Release a hold: what is past its time goes with the next sweep."""
+@command(hold, "release", render=lambda released: f"Released hold {released['hold_id']} on {_target(released)}.")
+def release_hold(call: Call, *, hold_id: str) -> Any:
+    """Release a hold: what is past its time goes with the next sweep.
+
+    Options:
+        ID  The hold's id, as holdfast hold list shows it.
+
+    Examples:
+        id=$(holdfast hold add --user alice --reason "Case 4711" --quiet)
+        holdfast hold release $id
+    """
     from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
     return hold_to_dict(call.engine.holds.release(hold_id))

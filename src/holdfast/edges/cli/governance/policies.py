@@ -9,25 +9,20 @@ from typing import Annotated, Any, Final
 from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import Confirm, DryRun, argument, of_memory, of_scope, option
+from holdfast.edges.cli.options import Confirm, DryRun, declare, of_memory, of_scope
 from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, plural, warn
 
-policy = add_group(
-    __name__,
-    "policy",
-    about="Show and set how long things live, and for whom.",
-    examples=["holdfast policy list"],
-)
+policy = add_group(__name__, "policy", "Show and set how long things live, and for whom.", "holdfast policy list")
 
 _KINDS = "short_term, long_term, persona, episodic, entity, structured, history, audit, or '*' for every kind"
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
 _TIMES: Final = {"archive_after_days": "archive after", "delete_after_days": "delete after", "keep_days": "keep"}
 _STYLES: Final = {"set": good, "remove": warn, "keep": dim}
 
-Kind = Annotated[str, argument("KIND", f"What lives so long: {_KINDS}.")]
-ArchiveAfter = Annotated[str | None, option("--archive-after", "DAYS", "Archive it at this age, or never.")]
-DeleteAfter = Annotated[str | None, option("--delete-after", "DAYS", "Remove it at this age, or never.")]
-Keep = Annotated[str | None, option("--keep", "DAYS", "Let no rule and no prune remove it before, or forever.")]
+Kind = Annotated[str, declare("KIND", f"What lives so long: {_KINDS}.")]
+ArchiveAfter = Annotated[str | None, declare("--archive-after DAYS", "Archive it at this age, or never.")]
+DeleteAfter = Annotated[str | None, declare("--delete-after DAYS", "Remove it at this age, or never.")]
+Keep = Annotated[str | None, declare("--keep DAYS", "Let no rule and no prune remove it before, or forever.")]
 
 
 def _to_row(rule: Mapping[str, Any]) -> list[Cell]:
@@ -38,10 +33,15 @@ def _to_row(rule: Mapping[str, Any]) -> list[Cell]:
     policy,
     "list",
     render=list_of("kind, for, archive after>, delete after>, keep>, version>", _to_row, empty="There are no rules."),
-    examples=("holdfast policy list", "holdfast policy list --json"),
 )
 def list_policies(call: Call) -> Any:
-    """List every rule in force: the defaults first, then from the widest to the most specific."""
+    """List every rule in force: the defaults first, then from the widest to the most specific.
+
+    Examples:
+        holdfast policy list
+
+        holdfast policy list --json
+    """
     return call.engine.policies.list()
 
 
@@ -55,27 +55,23 @@ def _show_life(life: Mapping[str, Any]) -> Iterator[Part]:
     yield Rows(f"{life['memory_type']}, after, because of", rows)
 
 
-@command(
-    policy,
-    "get",
-    of_scope,
-    render=_show_life,
-    examples=("holdfast policy get episodic --user alice --agent travel_agent",),
-)
+@command(policy, "get", of_scope, render=_show_life)
 def get_policy(call: Call, *, kind: Kind) -> Any:
-    """Show how long a kind lives for a user, an agent and a session, and which rules say so."""
+    """Show how long a kind lives for a user, an agent and a session, and which rules say so.
+
+    Examples:
+        holdfast policy get episodic --user alice --agent travel_agent
+    """
     return call.engine.policies.get(kind, **call.scope)
 
 
-@command(
-    policy,
-    "show",
-    of_memory,
-    render=lambda found: found["summary"].splitlines(),
-    examples=("holdfast policy show --user alice --agent travel_agent",),
-)
+@command(policy, "show", of_memory, render=lambda found: found["summary"].splitlines())
 def show_rules_in_force(call: Call) -> Any:
-    """Say how long each kind is kept for a user and an agent, by the rules in force, and which holds keep things."""
+    """Say how long each kind is kept for a user and an agent, by the rules in force, and which holds keep things.
+
+    Examples:
+        holdfast policy show --user alice --agent travel_agent
+    """
     return call.memory.rules()
 
 
@@ -84,17 +80,7 @@ def _show_set(done: Mapping[str, Any]) -> Iterator[Part]:
     yield from _show_due(done)
 
 
-@command(
-    policy,
-    "set",
-    of_scope,
-    render=_show_set,
-    examples=(
-        "holdfast policy set episodic --agent travel_agent --archive-after 30 --delete-after 180 --confirm",
-        "holdfast policy set long_term --user alice --keep 730",
-        "holdfast policy set entity --delete-after never",
-    ),
-)
+@command(policy, "set", of_scope, render=_show_set)
 def set_policy(
     call: Call,
     *,
@@ -107,6 +93,13 @@ def set_policy(
     """Set a rule, in place of the one for the same kind and scope; for the whole tenant, if no scope is given.
 
     One that shortens retention needs --confirm; holdfast policy preview says what it comes to.
+
+    Examples:
+        holdfast policy set episodic --agent travel_agent --archive-after 30 --delete-after 180 --confirm
+
+        holdfast policy set long_term --user alice --keep 730
+
+        holdfast policy set entity --delete-after never
     """
     times = _read_times(archive_after, delete_after, keep)
     return call.engine.policies.set(kind, **call.scope, **times, confirm=confirm)
@@ -117,15 +110,14 @@ def _show_removed(done: Mapping[str, Any]) -> Iterator[Part]:
     yield from _show_due(done)
 
 
-@command(
-    policy,
-    "remove",
-    of_scope,
-    render=_show_removed,
-    examples=("holdfast policy set entity --delete-after 400 --confirm\nholdfast policy remove entity",),
-)
+@command(policy, "remove", of_scope, render=_show_removed)
 def remove_policy(call: Call, *, kind: Kind, confirm: Confirm = False) -> Any:
-    """Take a rule away: what it said is again said by wider rules, or by the defaults."""
+    """Take a rule away: what it said is again said by wider rules, or by the defaults.
+
+    Examples:
+        holdfast policy set entity --delete-after 400 --confirm
+        holdfast policy remove entity
+    """
     return call.engine.policies.remove(kind, **call.scope, confirm=confirm)
 
 
@@ -138,22 +130,15 @@ def _show_preview(found: Mapping[str, Any]) -> Iterator[Part]:
         yield "It makes nothing due at once."
 
 
-@command(
-    policy,
-    "preview",
-    of_scope,
-    render=_show_preview,
-    examples=("holdfast policy preview episodic --delete-after 100",),
-)
+@command(policy, "preview", of_scope, render=_show_preview)
 def preview_policy(
-    call: Call,
-    *,
-    kind: Kind,
-    archive_after: ArchiveAfter = None,
-    delete_after: DeleteAfter = None,
-    keep: Keep = None,
+    call: Call, *, kind: Kind, archive_after: ArchiveAfter = None, delete_after: DeleteAfter = None, keep: Keep = None
 ) -> Any:
-    """Say what a rule would come to, and change nothing."""
+    """Say what a rule would come to, and change nothing.
+
+    Examples:
+        holdfast policy preview episodic --delete-after 100
+    """
     times = _read_times(archive_after, delete_after, keep)
     found = call.engine.policies.preview(kind, **call.scope, **times)
     return {name: getattr(found, name) for name in ("rule", "shortens", "newly_due", "bytes", "held")}
@@ -177,29 +162,21 @@ def _show_changes(done: Mapping[str, Any]) -> Iterator[Part]:
         yield f"{changed:,} to change; nothing was changed yet."
 
 
-@command(
-    policy,
-    "apply",
-    render=_show_changes,
-    examples=(
-        """\
-file=$(mktemp)
-echo 'policy = [{memory_type = "entity", delete_after_days = 400}]' > $file
-holdfast policy apply $file --dry-run
-holdfast policy apply $file --confirm
-rm $file""",
-    ),
-)
-def apply_file(
-    call: Call,
-    *,
-    file: Annotated[Path, argument("FILE", "A TOML file with a policy table for each rule.")],
-    dry_run: DryRun = False,
-    confirm: Confirm = False,
-) -> Any:
+@command(policy, "apply", render=_show_changes)
+def apply_file(call: Call, *, file: Path, dry_run: DryRun = False, confirm: Confirm = False) -> Any:
     """Apply the rules in a file: all of them in one instant, or none.
 
     Other rules stay, unless it says exclusive = true. A file that shortens retention asks first, or needs --confirm.
+
+    Options:
+        FILE  A TOML file with a policy table for each rule.
+
+    Examples:
+        file=$(mktemp)
+        echo 'policy = [{memory_type = "entity", delete_after_days = 400}]' > $file
+        holdfast policy apply $file --dry-run
+        holdfast policy apply $file --confirm
+        rm $file
     """
     from holdfast.lifecycle.policies import read_policies  # noqa: PLC0415 - not for --help
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import SCOPE, Limit, OfUser, flag, of_scope, option
+from holdfast.edges.cli.options import Limit, OfUser, of_scope
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, cut, list_of, plural, warn
 
 #: What is brought back, if several things are named (the first counts), and what may say which one is meant.
@@ -27,8 +27,8 @@ _SHOWN: Final = 40
 recycle = add_group(
     __name__,
     "recycle",
-    about="See what is in the recycle bin, bring it back, or delete what has had its time.",
-    examples=["holdfast recycle list"],
+    "See what is in the recycle bin, bring it back, or delete what has had its time.",
+    "holdfast recycle list",
 )
 
 
@@ -61,10 +61,15 @@ def _describe(item: Mapping[str, Any]) -> str:
     recycle,
     "list",
     render=list_of("id!, kind!, user, what, removed because, days left>", _to_row, empty="The recycle bin is empty."),
-    examples=("holdfast recycle list", "holdfast recycle list --user alice --json"),
 )
 def list_bin(call: Call, *, user: OfUser = None, limit: Limit = 100) -> Any:
-    """List what is in the recycle bin with the days it has left; what leaves first is first."""
+    """List what is in the recycle bin with the days it has left; what leaves first is first.
+
+    Examples:
+        holdfast recycle list
+
+        holdfast recycle list --user alice --json
+    """
     found = call.engine.recycle.list(user_id=user, limit=limit)
     if found or call.as_json or call.explain_wait() is None:
         return found
@@ -78,29 +83,25 @@ def _show_waiting(plan: Any) -> Iterator[Part]:
     yield f"{plan.waiting.belief.explain()}."
 
 
-@command(
-    recycle,
-    "restore",
-    of_scope,
-    render=lambda done: f"Restored {done['restored']:,}.",
-    examples=(
-        "id=$(holdfast add 'Tea' -u alice -q)\nholdfast delete $id -u alice\nholdfast recycle restore --memory $id",
-        "holdfast agent add travel\nholdfast agent remove travel\nholdfast recycle restore --agent travel",
-    ),
-)
-def restore_from_bin(
-    call: Call,
-    *,
-    tool: Annotated[str | None, option("--tool", "TOOL", "A tool.", panel=SCOPE)] = None,
-    bundle: Annotated[
-        str | None,
-        option("--bundle", "NAME", "All that went together, as holdfast recycle list --json names it.", panel=SCOPE),
-    ] = None,
-) -> Any:
+@command(recycle, "restore", of_scope, render=lambda done: f"Restored {done['restored']:,}.")
+def restore_from_bin(call: Call, *, tool: str | None = None, bundle: str | None = None) -> Any:
     """Bring back a memory, a session, an agent, a tool, what went together, or all that a user has in the bin, exactly
     as it was.
 
     A session may be named with its agent and user, a memory or a bundle with its user.
+
+    What it is for:
+        --tool TOOL  A tool.
+        --bundle NAME  All that went together, as holdfast recycle list --json names it.
+
+    Examples:
+        id=$(holdfast add 'Tea' -u alice -q)
+        holdfast delete $id -u alice
+        holdfast recycle restore --memory $id
+
+        holdfast agent add travel
+        holdfast agent remove travel
+        holdfast recycle restore --agent travel
     """
     others = {"tool_id": tool, "bundle": bundle}
     given = call.scope | {name: value for name, value in others.items() if value is not None}
@@ -121,13 +122,15 @@ def restore_from_bin(
         if done["purged"]
         else "Nothing in the recycle bin has had its time yet."
     ),
-    examples=("holdfast recycle purge",),
 )
-def purge_bin(
-    call: Call,
-    *,
-    confirm: Annotated[bool, flag("--confirm", "The clock is right, although it leaped or is far ahead.")] = False,
-) -> Any:
-    """Delete for good what has been in the recycle bin for its 15 days; nothing else."""
+def purge_bin(call: Call, *, confirm: bool = False) -> Any:
+    """Delete for good what has been in the recycle bin for its 15 days; nothing else.
+
+    Options:
+        --confirm  The clock is right, although it leaped or is far ahead.
+
+    Examples:
+        holdfast recycle purge
+    """
     call.quiet = True
     return {"purged": call.engine.recycle.purge(confirm=confirm)}

@@ -8,14 +8,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import argument, flag, option
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, error_console, minute, plural, printable, warn
 
@@ -26,8 +25,9 @@ _COUNTS: Final = {"archive": "archived", "recycle": "recycled", "delete": "delet
 schedule = add_group(
     __name__,
     "schedule",
-    about="Show what runs when and how it went (without a command), change it, and run it.",
-    examples=["holdfast schedule", "holdfast schedule run --once"],
+    "Show what runs when and how it went (without a command), change it, and run it.",
+    "holdfast schedule",
+    "holdfast schedule run --once",
     bare="list",
 )
 
@@ -79,36 +79,44 @@ def describe_result(result: Mapping[str, Any] | None) -> str:
     return ", ".join(said) or "nothing due"
 
 
-@command(schedule, "list", render=_show_list, examples=("holdfast schedule list", "holdfast schedule list --json"))
+@command(schedule, "list", render=_show_list)
 def list_jobs(call: Call) -> Any:
-    """List the jobs: when each runs next, how its last run went, and what is wrong."""
+    """List the jobs: when each runs next, how its last run went, and what is wrong.
+
+    Examples:
+        holdfast schedule list
+
+        holdfast schedule list --json
+    """
     return {"jobs": call.engine.schedule.list(), "problems": call.engine.schedule.problems()}
 
 
-@command(
-    schedule,
-    "set",
-    render=lambda row: [_to_table([row])],
-    examples=(
-        'holdfast schedule set daily --cron "30 4 * * *" --timezone Europe/Berlin',
-        "holdfast schedule set archive --disable",
-        "holdfast schedule set daily --cron default --timezone default",
-    ),
-)
+@command(schedule, "set", render=lambda row: [_to_table([row])])
 def set_job(
     call: Call,
     *,
-    job: Annotated[str, argument("JOB", f"The job: {_JOBS}.")],
-    cron: Annotated[
-        str | None, option("--cron", "CRON", "Minute, hour, day, month, weekday, such as '0 3 * * *'; or default.")
-    ] = None,
-    timezone: Annotated[
-        str | None, option("--timezone", "ZONE", "The time zone, such as Europe/Berlin; or default.")
-    ] = None,
-    enable: Annotated[bool, flag("--enable", "Let it run.")] = False,
-    disable: Annotated[bool, flag("--disable", "Do not let it run.")] = False,
+    job: str,
+    cron: str | None = None,
+    timezone: str | None = None,
+    enable: bool = False,
+    disable: bool = False,
 ) -> Any:
-    """Change when a job runs, or whether; what is not given stays."""
+    """Change when a job runs, or whether; what is not given stays.
+
+    Options:
+        JOB  The job: minutely, episodes, archive, daily, backup, backup_persona or backup_trial.
+        --cron CRON  Minute, hour, day, month, weekday, such as '0 3 * * *'; or default.
+        --timezone ZONE  The time zone, such as Europe/Berlin; or default.
+        --enable  Let it run.
+        --disable  Do not let it run.
+
+    Examples:
+        holdfast schedule set daily --cron "30 4 * * *" --timezone Europe/Berlin
+
+        holdfast schedule set archive --disable
+
+        holdfast schedule set daily --cron default --timezone default
+    """
     if enable and disable:
         raise InvalidInputError("give --enable or --disable, not both")
     enabled = enable if enable or disable else None
@@ -124,16 +132,20 @@ def _show_ran(said: Mapping[str, Any]) -> Iterator[Part]:
         yield bad(f"{what} failed: {one['error']}") if failed else f"{what}: {describe_result(one['result'])}."
 
 
-@command(schedule, "run", examples=("holdfast schedule run --once", "holdfast schedule run episodes"))
-def run_jobs(
-    call: Call,
-    *,
-    job: Annotated[str | None, argument("JOB", f"Run this one now and end: {_JOBS}.")] = None,
-    once: Annotated[bool, flag("--once", "Run what is due and end, as from cron.")] = False,
-) -> Any:
+@command(schedule, "run")
+def run_jobs(call: Call, *, job: str | None = None, once: bool = False) -> Any:
     """Run jobs when they are due, until interrupted (Ctrl-C or SIGTERM, after the job that is running).
 
     With --once: what is due now, and end; put that into cron. With a job's name: that job, whether it is due or not.
+
+    Options:
+        JOB  Run this one now and end: minutely, episodes, archive, daily, backup, backup_persona or backup_trial.
+        --once  Run what is due and end, as from cron.
+
+    Examples:
+        holdfast schedule run --once
+
+        holdfast schedule run episodes
     """
     call.quiet = job is None  # what fails is told below, without a traceback
     jobs = call.engine.schedule

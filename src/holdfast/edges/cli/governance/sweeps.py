@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DryRun, flag, option, read_moment
+from holdfast.edges.cli.options import DryRun, read_moment
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bold, good, indent, minute, plural, warn
 
 if TYPE_CHECKING:
@@ -20,32 +20,26 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 5
 
 
-@command(
-    app,
-    "sweep",
-    examples=("holdfast sweep --dry-run", "holdfast sweep --dry-run --at +90d --json", "holdfast sweep"),
-)
+@command(app, "sweep")
 def sweep(
-    call: Call,
-    *,
-    dry_run: DryRun = False,
-    at: Annotated[
-        str | None, option("--at", "WHEN", "As of an ISO moment, a date, or so long from now: +90d, +12h, +2w.")
-    ] = None,
-    digest: Annotated[
-        str | None, option("--digest", "DIGEST", "Carry out exactly the plan that a dry run showed, or nothing.")
-    ] = None,
-    confirm: Annotated[
-        bool,
-        flag(
-            "--confirm", "Sweep those too who would lose much at once, and trust a clock that leaped or is far ahead."
-        ),
-    ] = False,
+    call: Call, *, dry_run: DryRun = False, at: str | None = None, digest: str | None = None, confirm: bool = False
 ) -> Any:
     """Archive, recycle and delete what is due, as the rules say.
 
     Someone who would lose more than a fifth of their memories, and more than 1,000, is set aside until --confirm. While
     the clock is far ahead of what the store has seen, what cannot be undone waits: until --confirm, or for a day.
+
+    Options:
+        --at WHEN  As of an ISO moment, a date, or so long from now: +90d, +12h, +2w.
+        --digest DIGEST  Carry out exactly the plan that a dry run showed, or nothing.
+        --confirm  Sweep those too who would lose much at once, and trust a clock that leaped or is far ahead.
+
+    Examples:
+        holdfast sweep --dry-run
+
+        holdfast sweep --dry-run --at +90d --json
+
+        holdfast sweep
     """
     if dry_run and digest is not None:
         raise InvalidInputError("--digest carries a plan out; leave --dry-run out, or make a new plan without --digest")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DryRun, OfUser, option
+from holdfast.edges.cli.options import DryRun, OfUser
 from holdfast.edges.cli.output import Part, Rows, plural
 
 
@@ -27,26 +27,18 @@ def _show_forgotten(counts: Mapping[str, Any]) -> Iterator[Part]:
         yield f"Bring them back with: holdfast recycle restore --bundle '{counts['bundle']}'"
 
 
-@command(
-    app,
-    "forget",
-    render=_show_forgotten,
-    examples=(
-        """\
-holdfast add "Visited Rome" --user alice --source import:crm
-holdfast forget --source import:crm --dry-run
-holdfast forget --source import:crm
-holdfast recycle restore --bundle source:import:crm""",
-    ),
-)
-def forget(
-    call: Call,
-    *,
-    source: Annotated[str, option("--source", "NAME", "Where it came from, such as import:crm or agent:NAME.")],
-    user: OfUser = None,
-    dry_run: DryRun = False,
-) -> Any:
+@command(app, "forget", render=_show_forgotten)
+def forget(call: Call, *, source: str, user: OfUser = None, dry_run: DryRun = False) -> Any:
     """Send all that came from a source, of one user or of all, and all that was derived from it, to the recycle bin for
     15 days.
+
+    Options:
+        --source NAME  Where it came from, such as import:crm or agent:NAME.
+
+    Examples:
+        holdfast add "Visited Rome" --user alice --source import:crm
+        holdfast forget --source import:crm --dry-run
+        holdfast forget --source import:crm
+        holdfast recycle restore --bundle source:import:crm
     """
     return call.engine.forget_source(source, user, dry_run=dry_run)

@@ -17,18 +17,15 @@ from holdfast.edges.cli.options import (
     DEFAULT_AGENT,
     KINDS,
     STDIO,
-    WHOSE,
     Agent,
     Limit,
     MemoryId,
     Metadata,
     Quiet,
     Session,
-    argument,
-    flag,
+    declare,
     of_memory,
     of_tenant,
-    option,
     read_bytes,
     read_object,
 )
@@ -38,15 +35,10 @@ _PAGE: Final = 100
 _SHOWN: Final = 60
 _ADD: Final = 'id=$(holdfast add "Likes tea" --user alice --quiet)'
 
-Meta = Annotated[
-    list[str] | None,
-    option("--meta", "KEY=VALUE", "One field of the metadata; a value that is JSON is read as JSON."),
-]
-Source = Annotated[str | None, option("--source", "NAME", "Who or what it comes from; the agent, if not given.")]
 DerivedFrom = Annotated[
-    list[str] | None, option("--derived-from", "ID", "A memory or message that it was made from; may be repeated.")
+    list[str] | None, declare("--derived-from ID", "A memory or message that it was made from; may be repeated.")
 ]
-Archived = Annotated[bool, flag("--archived", "Archived memories too.")]
+Archived = Annotated[bool, declare("--archived", "Archived memories too.")]
 
 
 def _show_added(added: Mapping[str, Any]) -> str:
@@ -57,30 +49,35 @@ def _show_added(added: Mapping[str, Any]) -> str:
     return f"Remembered {added['memory_id']} ({', '.join(parts)})."
 
 
-@command(
-    app,
-    "add",
-    of_memory,
-    render=_show_added,
-    examples=(
-        'holdfast add "Enjoys skiing and mountain views" --user alice --meta topic=sports',
-        "echo 'Prefers a window seat' | holdfast add - --user alice --kind persona",
-        """holdfast add '{"city": "Lisbon", "nights": 4}' -u alice --kind structured""",
-    ),
-)
+@command(app, "add", of_memory, render=_show_added)
 def add(
     call: Call,
     *,
-    text: Annotated[str, argument("TEXT", "What to remember; - reads it from standard input.")],
-    kind: Annotated[MemoryType, option("--kind -k", "KIND", f"The kind of memory: {KINDS}.")] = MemoryType.LONG_TERM,
+    text: str,
+    kind: MemoryType = MemoryType.LONG_TERM,
     metadata: Metadata = None,
-    meta: Meta = None,
-    source: Source = None,
+    meta: list[str] | None = None,
+    source: str | None = None,
     derived_from: DerivedFrom = None,
-    prune: Annotated[bool, flag("--prune", "At the quota, recycle the oldest tenth to make room.")] = False,
+    prune: bool = False,
     quiet: Quiet = False,
 ) -> Any:
-    """Remember a text. When the command ends, it is on the disk."""
+    """Remember a text. When the command ends, it is on the disk.
+
+    Options:
+        TEXT  What to remember; - reads it from standard input.
+        --kind -k KIND  The kind of memory: <kinds>.
+        --meta KEY=VALUE  One field of the metadata; a value that is JSON is read as JSON.
+        --source NAME  Who or what it comes from; the agent, if not given.
+        --prune  At the quota, recycle the oldest tenth to make room.
+
+    Examples:
+        holdfast add "Enjoys skiing and mountain views" --user alice --meta topic=sports
+
+        echo 'Prefers a window seat' | holdfast add - --user alice --kind persona
+
+        holdfast add '{"city": "Lisbon", "nights": 4}' -u alice --kind structured
+    """
     _check_kinds([kind])
     said, content = read_metadata(metadata, meta or ()) or None, _read_text(text)
     verb = call.memory.add_with_auto_prune if prune else call.memory.add
@@ -100,30 +97,31 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
 
 
 @command(
-    app,
-    "list",
-    of_memory,
-    render=list_of("id!, kind!, created!, source, memory", _to_row, empty="Nothing found."),
-    examples=(
-        'holdfast add "Likes tea" --user alice\nholdfast list --user alice',
-        "holdfast list -u alice --kind persona --kind episodic --agent travel_agent --limit 20 --json",
-    ),
+    app, "list", of_memory, render=list_of("id!, kind!, created!, source, memory", _to_row, empty="Nothing found.")
 )
 def list_memories(
     call: Call,
     *,
-    kind: Annotated[
-        list[MemoryType] | None,
-        option("--kind -k", "KIND", f"{', '.join(DURABLE)}; may be repeated. All of them, if not given."),
-    ] = None,
-    source: Annotated[str | None, option("--source", "NAME", "Only what came from there.")] = None,
+    kind: list[MemoryType] | None = None,
+    source: str | None = None,
     archived: Archived = False,
     limit: Limit = 50,
-    before: Annotated[str | None, option("--before", "ID", "Only memories older than this: the next page.")] = None,
+    before: str | None = None,
 ) -> Any:
     """List what is remembered of a user, newest first. With --session, only what belongs to that session.
 
     Of persona and episodic memories, each agent sees its own.
+
+    Options:
+        --kind -k KIND  <durable kinds>; may be repeated. All of them, if not given.
+        --source NAME  Only what came from there.
+        --before ID  Only memories older than this: the next page.
+
+    Examples:
+        holdfast add "Likes tea" --user alice
+        holdfast list --user alice
+
+        holdfast list -u alice --kind persona --kind episodic --agent travel_agent --limit 20 --json
     """
     if MemoryType.SHORT_TERM in (kind or ()):
         raise InvalidKindError("short-term messages belong to a session; show them with: holdfast session show")
@@ -147,65 +145,75 @@ def _read_pages(
         yield from _read_pages(call, kind, page[-1]["memory_id"], options)
 
 
-@command(
-    app,
-    "search",
-    of_memory,
-    render=show_results,
-    examples=(
-        'holdfast search "holiday ideas" --user alice --top-k 3',
-        "holdfast search tea -u alice -k long_term -k persona --explain",
-        """holdfast search dinner -u alice --filter '{"price": {"lt": 30}}' --json""",
-    ),
-)
+@command(app, "search", of_memory, render=show_results)
 def search(
     call: Call,
     *,
-    query: Annotated[str, argument("QUERY", "What to look for, in your own words.")],
-    kind: Annotated[
-        list[MemoryType] | None,
-        option("--kind -k", "KIND", f"{KINDS}; may be repeated. long_term, if not given."),
-    ] = None,
-    top_k: Annotated[int, option("--top-k -n", "N", "How many memories at most.")] = 5,
-    where: Annotated[str | None, option("--filter -f", "JSON", "Only memories whose metadata passes this.")] = None,
-    explain: Annotated[bool, flag("--explain", "Show the parts of each score.")] = False,
+    query: str,
+    kind: list[MemoryType] | None = None,
+    top_k: int = 5,
+    filter_: str | None = None,
+    explain: bool = False,
     archived: Archived = False,
 ) -> Any:
-    """Recall the memories that bear on a query, best first."""
+    """Recall the memories that bear on a query, best first.
+
+    Options:
+        QUERY  What to look for, in your own words.
+        --kind -k KIND  <kinds>; may be repeated. long_term, if not given.
+        --top-k -n N  How many memories at most.
+        --filter -f JSON  Only memories whose metadata passes this.
+        --explain  Show the parts of each score.
+
+    Examples:
+        holdfast search "holiday ideas" --user alice --top-k 3
+
+        holdfast search tea -u alice -k long_term -k persona --explain
+
+        holdfast search dinner -u alice --filter '{"price": {"lt": 30}}' --json
+    """
     _check_kinds(kind or ())
-    filters = None if where is None else read_object(where, "--filter", InvalidFilterError)
+    filters = None if filter_ is None else read_object(filter_, "--filter", InvalidFilterError)
     return call.memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
 
 
-@command(app, "get", of_memory, render=show_memory, examples=(f"{_ADD}\nholdfast get $id --user alice",))
+@command(app, "get", of_memory, render=show_memory)
 def get(call: Call, *, memory_id: MemoryId) -> Any:
-    """Show one memory with all that is known of it."""
+    """Show one memory with all that is known of it.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast get $id --user alice
+    """
     return call.memory.get(memory_id)
 
 
-@command(
-    app,
-    "update",
-    of_memory,
-    render=lambda changed: f"Updated {changed['memory_id']}.",
-    examples=(
-        f'{_ADD}\nholdfast update $id "Likes green tea" --user alice',
-        f"{_ADD}\nholdfast update $id --user alice --meta topic=drinks",
-    ),
-)
+@command(app, "update", of_memory, render=lambda changed: f"Updated {changed['memory_id']}.")
 def update(
     call: Call,
     *,
     memory_id: MemoryId,
-    text: Annotated[str | None, argument("[TEXT]", "What it says from now on; - reads it from stdin.")] = None,
-    metadata: Annotated[
-        str | None, option("--metadata", "JSON", "What is said of it, as a JSON object, in place of what was said.")
-    ] = None,
-    meta: Annotated[list[str] | None, option("--meta", "KEY=VALUE", "One field of the metadata; others stay.")] = None,
-    source: Annotated[str | None, option("--source", "NAME", "Who or what it comes from.")] = None,
+    text: str | None = None,
+    metadata: str | None = None,
+    meta: list[str] | None = None,
+    source: str | None = None,
     derived_from: DerivedFrom = None,
 ) -> Any:
-    """Change what a memory says, its metadata, or where it comes from. What is not given stays, and so does its age."""
+    """Change what a memory says, its metadata, or where it comes from. What is not given stays, and so does its age.
+
+    Options:
+        [TEXT]  What it says from now on; - reads it from stdin.
+        --metadata JSON  What is said of it, as a JSON object, in place of what was said.
+        --meta KEY=VALUE  One field of the metadata; others stay.
+        --source NAME  Who or what it comes from.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast update $id "Likes green tea" --user alice
+
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast update $id --user alice --meta topic=drinks
+    """
     fields = read_metadata(metadata, meta or ())
     content = None if text is None else _read_text(text)
     if fields and metadata is None:
@@ -231,26 +239,21 @@ def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
         yield "(holdfast delete ID --with-derived takes a memory and all that was derived from it.)"
 
 
-@command(
-    app,
-    "delete",
-    of_memory,
-    render=_show_deleted,
-    examples=(
-        f"{_ADD}\nholdfast delete $id --user alice",
-        f"""\
-{_ADD}
-holdfast add "Bring tea" --user alice --derived-from $id
-holdfast delete $id --user alice --with-derived""",
-    ),
-)
-def delete(
-    call: Call,
-    *,
-    memory_id: MemoryId,
-    with_derived: Annotated[bool, flag("--with-derived", "All that was derived from it goes to the bin, too.")] = False,
-) -> Any:
-    """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)"""
+@command(app, "delete", of_memory, render=_show_deleted)
+def delete(call: Call, *, memory_id: MemoryId, with_derived: bool = False) -> Any:
+    """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)
+
+    Options:
+        --with-derived  All that was derived from it goes to the bin, too.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast delete $id --user alice
+
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast add "Bring tea" --user alice --derived-from $id
+        holdfast delete $id --user alice --with-derived
+    """
     return call.memory.delete(memory_id, with_derived=with_derived)
 
 
@@ -260,51 +263,46 @@ def _show_restored(back: Mapping[str, Any]) -> Iterator[Part]:
         yield f"Restored {came} with it, which was derived from it."
 
 
-@command(
-    app,
-    "restore",
-    of_memory,
-    render=_show_restored,
-    examples=(f"{_ADD}\nholdfast delete $id -u alice\nholdfast restore $id -u alice",),
-)
+@command(app, "restore", of_memory, render=_show_restored)
 def restore(call: Call, *, memory_id: MemoryId) -> Any:
-    """Bring a memory back from the recycle bin, exactly as it was."""
+    """Bring a memory back from the recycle bin, exactly as it was.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast delete $id -u alice
+        holdfast restore $id -u alice
+    """
     return call.memory.restore(memory_id)
 
 
-@command(app, "explain", of_tenant, render=show_explanation, examples=(f"{_ADD}\nholdfast explain $id",))
+@command(app, "explain", of_tenant, render=show_explanation)
 def explain(
-    call: Call,
-    *,
-    memory_id: MemoryId,
-    user: Annotated[
-        str | None,
-        option("--user -u", "USER", "Whose it is; needed for a memory that is gone for good.", panel=WHOSE),
-    ] = None,
-    agent: Agent = DEFAULT_AGENT,
-    session: Session = None,
+    call: Call, *, memory_id: MemoryId, user: str | None = None, agent: Agent = DEFAULT_AGENT, session: Session = None
 ) -> Any:
-    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went."""
+    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.
+
+    Whose memory:
+        --user -u USER  Whose it is; needed for a memory that is gone for good.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast explain $id
+    """
     source = call.engine if user is None else call.engine.manager(user, agent, session)
     return source.explain(memory_id)
 
 
-@command(
-    app,
-    "rehydrate",
-    of_memory,
-    render=show_memory,
-    examples=(
-        f"""\
-{_ADD}
-holdfast policy set long_term --archive-after 0.00001 --confirm
-sleep 1
-holdfast sweep
-holdfast rehydrate $id --user alice""",
-    ),
-)
+@command(app, "rehydrate", of_memory, render=show_memory)
 def rehydrate(call: Call, *, memory_id: MemoryId) -> Any:
-    """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
+    """Bring a memory back from cold storage: whole, in recall again, its age counted from now on.
+
+    Examples:
+        id=$(holdfast add "Likes tea" --user alice --quiet)
+        holdfast policy set long_term --archive-after 0.00001 --confirm
+        sleep 1
+        holdfast sweep
+        holdfast rehydrate $id --user alice
+    """
     return call.memory.rehydrate(memory_id)
 
 

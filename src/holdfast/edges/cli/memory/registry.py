@@ -2,94 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
 from holdfast.edges.cli.memory.memories import read_metadata
-from holdfast.edges.cli.options import Metadata, argument, flag, option
-from holdfast.edges.cli.output import Cell, Part, Rows, facts, minute, plural, to_json, warn
+from holdfast.edges.cli.options import Metadata, declare
+from holdfast.edges.cli.output import Cell, Output, Part, Render, Rows, facts, minute, plural, to_json, warn
 
 if TYPE_CHECKING:
     from holdfast.lifecycle.registry import Roster
 
-Name = Annotated[str, argument("ID", "Its id.")]
+Name = Annotated[str, declare("ID", "Its id.")]
 _OWN: Final = (("persona", "persona memory"), ("episodic", "episode"), ("sessions", "session"))
 
 
-def _add_commands(sort: str, *, sample: str, own: str) -> None:
-    """The commands of agents, or of tools."""
-    one = f"an {sort}" if sort == "agent" else f"a {sort}"
-    known = f"holdfast {sort} add {sample}"
-    group = add_group(
-        __name__,
-        sort,
-        about=f"Make {sort}s known, remove them with all that is their own, and bring them back.",
-        examples=[f"holdfast {sort} list"],
-    )
+def _name_of(one: Mapping[str, Any]) -> tuple[str, str]:
+    """Whether it is an agent or a tool, and its id."""
+    return ("agent", one["agent_id"]) if "agent_id" in one else ("tool", one["tool_id"])
 
-    def roster(call: Call) -> Roster:
-        return call.engine.agents if sort == "agent" else call.engine.tools
 
-    @command(
-        group,
-        "add",
-        examples=(f'{known} --description "Books journeys"',),
-        about=f"Make {one} known, or say anew what is known of it.",
-        render=lambda added: f"{sort.capitalize()} {added[f'{sort}_id']} is known.",
-    )
-    def add(
-        call: Call,
-        *,
-        name: Name,
-        description: Annotated[str, option("--description -d", "TEXT", "What it does, in words.")] = "",
-        metadata: Metadata = None,
-    ) -> Any:
-        said = read_metadata(metadata, ()) or None
-        return roster(call).add(name, description, said)
+def _roster(call: Call) -> Roster:
+    return call.engine.agents if call.group == "agent" else call.engine.tools
 
-    @command(
-        group,
-        "list",
-        examples=(f"{known}\nholdfast {sort} list",),
-        about=f"List the {sort}s that are known.",
-        render=lambda found: _show_list(found, sort),
-    )
-    def list_known(
-        call: Call, *, removed: Annotated[bool, flag("--removed", "Those in the recycle bin too.")] = False
-    ) -> Any:
-        return roster(call).list(include_removed=removed)
 
-    @command(
-        group,
-        "show",
-        examples=(f"{known}\nholdfast {sort} show {sample}",),
-        about=f"Show {one}.",
-        render=lambda found: _show_one(found, sort),
-    )
-    def show_one(call: Call, *, name: Name) -> Any:
-        return roster(call).get(name)
+def _add(call: Call, *, name: Name, description: str = "", metadata: Metadata = None) -> Any:
+    """Make <one> known, or say anew what is known of it.
 
-    @command(
-        group,
-        "remove",
-        examples=(f"{known}\nholdfast {sort} remove {sample}",),
-        about=f"Send {one} to the recycle bin for 15 days{own}, out of recall at once.",
-        render=lambda done: _show_moved(done, f"Recycled {sort} {done[f'{sort}_id']}"),
-    )
-    def remove(call: Call, *, name: Name) -> Any:
-        return roster(call).remove(name)
+    Options:
+        --description -d TEXT  What it does, in words.
 
-    @command(
-        group,
-        "restore",
-        examples=(f"{known}\nholdfast {sort} remove {sample}\nholdfast {sort} restore {sample}",),
-        about=f"Bring {one} back from the recycle bin with exactly what went with it.",
-        render=lambda done: _show_moved(done, f"Restored {sort} {done[f'{sort}_id']}"),
-    )
-    def restore(call: Call, *, name: Name) -> Any:
-        return roster(call).restore(name)
+    Examples:
+        holdfast <sort> add <sample> --description "Books journeys"
+    """
+    return _roster(call).add(name, description, read_metadata(metadata, ()) or None)
+
+
+def _list(call: Call, *, removed: bool = False) -> Any:
+    """List the <sort>s that are known.
+
+    Options:
+        --removed  Those in the recycle bin too.
+
+    Examples:
+        holdfast <sort> add <sample>
+        holdfast <sort> list
+    """
+    return Output(_roster(call).list(include_removed=removed), lambda found: _show_list(found, call.group))
+
+
+def _get(call: Call, *, name: Name) -> Any:
+    """Show <one>.
+
+    Examples:
+        holdfast <sort> add <sample>
+        holdfast <sort> show <sample>
+    """
+    return _roster(call).get(name)
+
+
+def _remove(call: Call, *, name: Name) -> Any:
+    """Send <one> to the recycle bin for 15 days<own>, out of recall at once.
+
+    Examples:
+        holdfast <sort> add <sample>
+        holdfast <sort> remove <sample>
+    """
+    return _roster(call).remove(name)
+
+
+def _restore(call: Call, *, name: Name) -> Any:
+    """Bring <one> back from the recycle bin with exactly what went with it.
+
+    Examples:
+        holdfast <sort> add <sample>
+        holdfast <sort> remove <sample>
+        holdfast <sort> restore <sample>
+    """
+    return _roster(call).restore(name)
+
+
+def _show_added(one: Mapping[str, Any]) -> str:
+    sort, name = _name_of(one)
+    return f"{sort.capitalize()} {name} is known."
 
 
 def _show_list(found: Sequence[Mapping[str, Any]], sort: str) -> Iterator[Part]:
@@ -100,17 +97,16 @@ def _show_list(found: Sequence[Mapping[str, Any]], sort: str) -> Iterator[Part]:
 
     def to_row(one: Mapping[str, Any]) -> list[Cell]:
         state = f"recycled, until {minute(one['purge_at'])}" if "purge_at" in one else "known"
-        return [
-            one[f"{sort}_id"], one["description"] or "none", minute(one["created_at"]), *([state] if binned else []),
-        ]  # fmt: skip
+        cells = [_name_of(one)[1], one["description"] or "none", minute(one["created_at"])]
+        return [*cells, state] if binned else [*cells]
 
     yield Rows("id!, description, since!" + (", state" if binned else ""), map(to_row, found))
 
 
-def _show_one(one: Mapping[str, Any], sort: str) -> Iterator[Part]:
+def _show_one(one: Mapping[str, Any]) -> Iterator[Part]:
     return facts(
         {
-            "id": one[f"{sort}_id"],
+            "id": _name_of(one)[1],
             "since": one["created_at"],
             "updated": one["updated_at"] if one["updated_at"] != one["created_at"] else "",
             "metadata": to_json(one["metadata"]),
@@ -119,15 +115,29 @@ def _show_one(one: Mapping[str, Any], sort: str) -> Iterator[Part]:
     )
 
 
-def _show_moved(done: Mapping[str, Any], what: str) -> Iterator[Part]:
+def _show_moved(verb: str, done: Mapping[str, Any]) -> Iterator[Part]:
     went = ", ".join(plural(done[name], noun) for name, noun in _OWN if done.get(name))
     until = f"; it can come back until {minute(done['purge_at'])}" if "purge_at" in done else ""
-    yield what + (f" with {went}" if went else "") + until + "."
+    yield f"{verb} {' '.join(_name_of(done))}" + (f" with {went}" if went else "") + until + "."
     if done.get("held"):
         yield warn(f"Holds kept {done['held']:,} (holdfast hold list).")
     for reason, count in done.get("restore_error", {}).items():
         yield warn(f"{count:,} could not be restored: {reason}.")
 
 
-_add_commands("agent", sample="travel_agent", own=" with its persona, its episodes and its conversations")
-_add_commands("tool", sample="route_finder", own="")
+_COMMANDS: Final[Mapping[str, tuple[Callable[..., Any], Render | None]]] = {
+    "add": (_add, _show_added),
+    "list": (_list, None),
+    "show": (_get, _show_one),
+    "remove": (_remove, partial(_show_moved, "Recycled")),
+    "restore": (_restore, partial(_show_moved, "Restored")),
+}
+for _sort, _sample, _own in (
+    ("agent", "travel_agent", " with its persona, its episodes and its conversations"),
+    ("tool", "route_finder", ""),
+):
+    _about = f"Make {_sort}s known, remove them with all that is their own, and bring them back."
+    _group = add_group(__name__, _sort, _about, f"holdfast {_sort} list")
+    _one = f"an {_sort}" if _sort == "agent" else f"a {_sort}"
+    for _name, (_function, _render) in _COMMANDS.items():
+        command(_group, _name, render=_render, sort=_sort, one=_one, sample=_sample, own=_own)(_function)

@@ -9,18 +9,16 @@ from rich.text import Text
 
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import OfAgent, OfUser, argument, option
+from holdfast.edges.cli.options import OfAgent, OfUser, declare
 from holdfast.edges.cli.output import Cell, Part, cut, dim, list_of, minute, plural, printable
 
 _SHOWN: Final = 60
 _ADD: Final = 'holdfast add "Where is my order?" -k short_term -u alice -a helpdesk -s s1'
 
-session = add_group(
-    __name__, "session", about="List, read and remove conversations.", examples=["holdfast session list alice"]
-)
+session = add_group(__name__, "session", "List, read and remove conversations.", "holdfast session list alice")
 
-AgentId = Annotated[str, argument("AGENT", "The agent that it was with.")]
-SessionId = Annotated[str, argument("SESSION", "The session's id.")]
+AgentId = Annotated[str, declare("AGENT", "The agent that it was with.")]
+SessionId = Annotated[str, declare("SESSION", "The session's id.")]
 
 
 def _to_row(one: Mapping[str, Any]) -> list[Cell]:
@@ -33,16 +31,17 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-@command(
-    session,
-    "list",
-    render=list_of("id!, agent, messages>, last active!, about", _to_row, empty="No sessions."),
-    examples=(f"{_ADD}\nholdfast session list alice",),
-)
-def list_sessions(
-    call: Call, *, user: Annotated[str, argument("USER", "Whose sessions.")], agent: OfAgent = None
-) -> Any:
-    """List the sessions of a user, the latest active first."""
+@command(session, "list", render=list_of("id!, agent, messages>, last active!, about", _to_row, empty="No sessions."))
+def list_sessions(call: Call, *, user: str, agent: OfAgent = None) -> Any:
+    """List the sessions of a user, the latest active first.
+
+    Options:
+        USER  Whose sessions.
+
+    Examples:
+        holdfast add "Where is my order?" -k short_term -u alice -a helpdesk -s s1
+        holdfast session list alice
+    """
     return call.engine.sessions.list(user, agent)
 
 
@@ -54,16 +53,19 @@ def _show_messages(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         yield Text(printable(message["content"], lines=True))
 
 
-@command(session, "show", render=_show_messages, examples=(f"{_ADD}\nholdfast session show helpdesk s1",))
+@command(session, "show", render=_show_messages)
 def show_session(
-    call: Call,
-    *,
-    agent: AgentId,
-    session_id: SessionId,
-    user: OfUser = None,
-    last: Annotated[int | None, option("--last -n", "N", "Only the last messages.")] = None,
+    call: Call, *, agent: AgentId, session_id: SessionId, user: OfUser = None, last: int | None = None
 ) -> Any:
-    """Show the messages of a session, in order. Where users share its name, say whose it is."""
+    """Show the messages of a session, in order. Where users share its name, say whose it is.
+
+    Options:
+        --last -n N  Only the last messages.
+
+    Examples:
+        holdfast add "Where is my order?" -k short_term -u alice -a helpdesk -s s1
+        holdfast session show helpdesk s1
+    """
     return call.engine.sessions.history(agent, session_id, user_id=user, limit=last)
 
 
@@ -72,8 +74,13 @@ def _show_removed(done: Mapping[str, Any]) -> str:
     return f"{said}; holdfast recycle restore --session brings it back."
 
 
-@command(session, "remove", render=_show_removed, examples=(f"{_ADD}\nholdfast session remove helpdesk s1",))
+@command(session, "remove", render=_show_removed)
 def remove_session(call: Call, *, agent: AgentId, session_id: SessionId, user: OfUser = None) -> Any:
-    """Send a session to the recycle bin; its short-term window is gone for good."""
+    """Send a session to the recycle bin; its short-term window is gone for good.
+
+    Examples:
+        holdfast add "Where is my order?" -k short_term -u alice -a helpdesk -s s1
+        holdfast session remove helpdesk s1
+    """
     count = call.engine.sessions.remove(agent, session_id, user_id=user)
     return {"agent_id": agent, "session_id": session_id, "messages": count}

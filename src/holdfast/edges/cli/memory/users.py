@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import Limit, argument, option
+from holdfast.edges.cli.options import Limit
 from holdfast.edges.cli.output import Cell, list_of, minute
 
-user = add_group(__name__, "user", about="List the users whose memories are kept.", examples=["holdfast user list"])
+user = add_group(__name__, "user", "List the users whose memories are kept.", "holdfast user list")
 
 
 def _user_row(one: Mapping[str, Any]) -> list[Cell]:
@@ -26,28 +26,22 @@ def _user_row(one: Mapping[str, Any]) -> list[Cell]:
     render=list_of(
         "user, memories>, sessions>, last active!", _user_row, empty="No memories are kept of anybody in this tenant."
     ),
-    examples=("holdfast user list", "holdfast user list --tenant acme --limit 20 --json"),
 )
-def list_users(
-    call: Call,
-    *,
-    limit: Limit = 100,
-    after: Annotated[
-        str | None, option("--after", "USER", "Only users that come after this one: the next page.")
-    ] = None,
-) -> Any:
-    """List the users of a tenant of whom something is kept, by name: how much, and when it was last used."""
+def list_users(call: Call, *, limit: Limit = 100, after: str | None = None) -> Any:
+    """List the users of a tenant of whom something is kept, by name: how much, and when it was last used.
+
+    Options:
+        --after USER  Only users that come after this one: the next page.
+
+    Examples:
+        holdfast user list
+
+        holdfast user list --tenant acme --limit 20 --json
+    """
     return call.engine.users(after=after, limit=limit)
 
 
-quota = add_group(
-    __name__,
-    "quota",
-    about="Show and set how much of each kind a user may hold.",
-    examples=["holdfast quota show alice"],
-)
-Most = Annotated[str | None, option("--max-memories", "N", "How many memories; unlimited: no limit.")]
-MostBytes = Annotated[str | None, option("--max-bytes", "N", "How many bytes of content; unlimited: no limit.")]
+quota = add_group(__name__, "quota", "Show and set how much of each kind a user may hold.", "holdfast quota show alice")
 
 
 def _quota_row(usage: Mapping[str, Any]) -> list[Cell]:
@@ -59,10 +53,16 @@ def _quota_row(usage: Mapping[str, Any]) -> list[Cell]:
     quota,
     "show",
     render=list_of("kind, memories>, at most>, bytes>, at most>", _quota_row, empty="There are no quotas."),
-    examples=("holdfast quota show alice",),
 )
-def show_quota(call: Call, *, user: Annotated[str, argument("USER", "Whose quotas.")]) -> Any:
-    """Show what a user holds of each kind, and how much they may."""
+def show_quota(call: Call, *, user: str) -> Any:
+    """Show what a user holds of each kind, and how much they may.
+
+    Options:
+        USER  Whose quotas.
+
+    Examples:
+        holdfast quota show alice
+    """
     return [{"memory_type": kind.value, **call.engine.quotas.get(kind, user)._asdict()} for kind in DURABLE]
 
 
@@ -73,26 +73,28 @@ def _show_set(done: Mapping[str, Any]) -> str:
     return f"Quota of {done['memory_type']} for {whom}: {', '.join(limits)}."
 
 
-@command(
-    quota,
-    "set",
-    render=_show_set,
-    examples=(
-        "holdfast quota set long_term --max-memories 500 --user alice",
-        "holdfast quota set episodic --max-memories unlimited --max-bytes 1000000000",
-    ),
-)
+@command(quota, "set", render=_show_set)
 def set_quota(
     call: Call,
     *,
-    kind: Annotated[MemoryType, argument("KIND", f"The kind of memory: {', '.join(DURABLE)}.")],
-    max_memories: Most = None,
-    max_bytes: MostBytes = None,
-    user: Annotated[
-        str | None, option("--user -u", "USER", "For whom; everyone without a quota of their own, if not given.")
-    ] = None,
+    kind: MemoryType,
+    max_memories: str | None = None,
+    max_bytes: str | None = None,
+    user: str | None = None,
 ) -> Any:
-    """Set a quota. A lower one removes nothing: it stops further writes."""
+    """Set a quota. A lower one removes nothing: it stops further writes.
+
+    Options:
+        KIND  The kind of memory: <durable kinds>.
+        --max-memories N  How many memories; unlimited: no limit.
+        --max-bytes N  How many bytes of content; unlimited: no limit.
+        --user -u USER  For whom; everyone without a quota of their own, if not given.
+
+    Examples:
+        holdfast quota set long_term --max-memories 500 --user alice
+
+        holdfast quota set episodic --max-memories unlimited --max-bytes 1000000000
+    """
     if max_memories is None and max_bytes is None:
         raise InvalidInputError("give --max-memories, --max-bytes, or both")
     limits = {"max_memories": _read(max_memories, "--max-memories"), "max_bytes": _read(max_bytes, "--max-bytes")}

@@ -12,17 +12,15 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import ALL
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DEFAULT_TENANT, argument, flag, of_store, option, read_moment
+from holdfast.edges.cli.options import DEFAULT_TENANT, declare, of_store, read_moment
 from holdfast.edges.cli.output import Cell, Output, Part, dim, good, list_of, minute, warn
 
 _REACH: Final = "What it reaches"
 _CREATE: Final = "holdfast access create --name laptop --right read"
 
-access = add_group(
-    __name__, "access", about="Make and revoke API keys, with which programs call the service.", examples=[_CREATE]
-)
+access = add_group(__name__, "access", "Make and revoke API keys, with which programs call the service.", _CREATE)
 
-OfTenant = Annotated[str | None, option("--tenant", "TENANT", "The tenant that it is for.", panel=_REACH)]
+OfTenant = Annotated[str | None, declare("--tenant TENANT", "The tenant that it is for.", _REACH)]
 
 
 def _show_created(made: Mapping[str, Any]) -> Iterator[Part]:
@@ -34,52 +32,42 @@ def _show_created(made: Mapping[str, Any]) -> Iterator[Part]:
     yield "A service that runs without keys asks every caller for one from its next start."
 
 
-@command(
-    access,
-    "create",
-    of_store,
-    render=_show_created,
-    examples=(
-        "holdfast access create --name bot --right write --tenant acme --agent travel --expires +90d",
-        "holdfast access create --name operations --right admin --operator --json",
-        f"export HOLDFAST_API_KEY=$({_CREATE} --quiet)",
-    ),
-)
+@command(access, "create", of_store, render=_show_created)
 def create_key(
     call: Call,
     *,
-    name: Annotated[str, option("--name", "NAME", "What it is called in lists and in the audit.")],
-    right: Annotated[
-        list[Right],
-        option(
-            "--right",
-            "RIGHT",
-            "What it allows: read, write, govern (rules, holds, sweeps, erasure) or admin (how it is run). Each "
-            "includes those before it. May be given several times.",
-        ),
-    ],
+    name: str,
+    right: list[Right],
     tenant: OfTenant = None,
-    operator: Annotated[
-        bool,
-        flag("--operator", "For every tenant, and for the store as a whole: backups, schedule.", panel=_REACH),
-    ] = False,
-    user: Annotated[
-        list[str] | None,
-        option("--user -u", "USER", "Only what is this user's. May be given several times.", panel=_REACH),
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        option("--agent -a", "AGENT", "Only as this agent. May be given several times.", panel=_REACH),
-    ] = None,
-    expires: Annotated[
-        str | None, option("--expires", "WHEN", "When it ends: 2027-01-01, or +90d from now; never, if not given.")
-    ] = None,
-    quiet: Annotated[bool, flag("--quiet -q", "Print the secret and nothing else.")] = False,
+    operator: bool = False,
+    user: list[str] | None = None,
+    agent: list[str] | None = None,
+    expires: str | None = None,
+    quiet: bool = False,
 ) -> Any:
     """Make an API key and print its secret, this once: only a hash of it is kept.
 
     Bound to users, a key reaches what is theirs; bound to agents, it acts as one of these and sees nothing that is
     another agent's own.
+
+    Options:
+        --name NAME  What it is called in lists and in the audit.
+        --right RIGHT  What it allows: read, write, govern (rules, holds, sweeps, erasure) or admin (how it is run).
+            Each includes those before it. May be given several times.
+        --expires WHEN  When it ends: 2027-01-01, or +90d from now; never, if not given.
+        --quiet -q  Print the secret and nothing else.
+
+    What it reaches:
+        --operator  For every tenant, and for the store as a whole: backups, schedule.
+        --user -u USER  Only what is this user's. May be given several times.
+        --agent -a AGENT  Only as this agent. May be given several times.
+
+    Examples:
+        holdfast access create --name bot --right write --tenant acme --agent travel --expires +90d
+
+        holdfast access create --name operations --right admin --operator --json
+
+        export HOLDFAST_API_KEY=$(holdfast access create --name laptop --right read --quiet)
     """
     whose = _tenant_of(tenant, operator=operator)
     ends = None if expires is None else read_moment(expires, now=call.engine.services.clock())
@@ -102,16 +90,17 @@ def _to_row(key: Mapping[str, Any]) -> list[Cell]:
         _to_row,
         empty="There are no API keys; make one with: holdfast access create --name NAME --right RIGHT",
     ),
-    examples=("holdfast access list --tenant acme",),
 )
-def list_keys(
-    call: Call,
-    *,
-    tenant: OfTenant = None,
-    operator: Annotated[bool, flag("--operator", "Only the keys of operators.")] = False,
-    quiet: Annotated[bool, flag("--quiet -q", "Print the ids of keys that stand, and nothing else.")] = False,
-) -> Any:
-    """List API keys, of a tenant or of all, oldest first; those that were revoked too. Secrets are not known."""
+def list_keys(call: Call, *, tenant: OfTenant = None, operator: bool = False, quiet: bool = False) -> Any:
+    """List API keys, of a tenant or of all, oldest first; those that were revoked too. Secrets are not known.
+
+    Options:
+        --operator  Only the keys of operators.
+        --quiet -q  Print the ids of keys that stand, and nothing else.
+
+    Examples:
+        holdfast access list --tenant acme
+    """
     wanted = None if tenant is None and not operator else _tenant_of(tenant, operator=operator)
     keys, now = call.engine.access.list(wanted), call.engine.services.now()
     ids = "".join(f"{key.id}\n" for key in keys if key.is_valid(now))
@@ -119,17 +108,18 @@ def list_keys(
     return Output(value, text=ids if quiet else None)
 
 
-@command(
-    access,
-    "revoke",
-    of_store,
-    render=lambda key: f"API key {key['key_id']} ({key['name']}) is revoked.",
-    examples=(f"{_CREATE}\nid=$(holdfast access list --quiet | tail -n 1)\nholdfast access revoke $id",),
-)
-def revoke_key(
-    call: Call, *, key_id: Annotated[str, argument("ID", "The key's id, as holdfast access list shows it.")]
-) -> Any:
-    """Revoke an API key for good. Services that run let nobody in with it after a few seconds."""
+@command(access, "revoke", of_store, render=lambda key: f"API key {key['key_id']} ({key['name']}) is revoked.")
+def revoke_key(call: Call, *, key_id: str) -> Any:
+    """Revoke an API key for good. Services that run let nobody in with it after a few seconds.
+
+    Options:
+        ID  The key's id, as holdfast access list shows it.
+
+    Examples:
+        holdfast access create --name laptop --right read
+        id=$(holdfast access list --quiet | tail -n 1)
+        holdfast access revoke $id
+    """
     return call.engine.access.revoke(key_id).as_dict()
 
 

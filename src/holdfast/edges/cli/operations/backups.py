@@ -11,7 +11,7 @@ from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DEFAULT_TENANT, Yes, argument, flag, of_store, of_tenant, option
+from holdfast.edges.cli.options import DEFAULT_TENANT, Yes, declare, of_store, of_tenant
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, good, list_of, minute, plural, warn
 
@@ -26,15 +26,14 @@ _ID: Final = """id=$(holdfast backup list --json | sed -n 's/^    "id": "\\(.*\\
 backup = add_group(
     __name__,
     "backup",
-    about="Make backups, see that they are good, and bring back what is in them.",
-    examples=["holdfast backup create\nholdfast backup verify latest --restore"],
+    "Make backups, see that they are good, and bring back what is in them.",
+    "holdfast backup create\nholdfast backup verify latest --restore",
 )
-Which = Annotated[str, argument("ID|latest", "Which backup; latest is the latest whole one.")]
+Which = Annotated[str, declare("ID|latest", "Which backup; latest is the latest whole one.")]
 TrustClock = Annotated[
     bool,
-    flag(
-        "--confirm",
-        "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it.",
+    declare(
+        "--confirm", "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
     ),
 ]
 
@@ -47,34 +46,26 @@ def _show_made(made: Mapping[str, Any]) -> Iterator[Part]:
         yield bad(f"NOT EVERYONE is in it: {made['problem']}")
 
 
-@command(
-    backup,
-    "create",
-    of_store,
-    render=_show_made,
-    examples=("holdfast backup create --kind persona", "holdfast backup create --full --json"),
-)
-def create(
-    call: Call,
-    *,
-    kinds: Annotated[
-        list[str] | None,
-        option("--kind", "KIND", "Only memories of this kind, and what goes with them; repeatable."),
-    ] = None,
-    full: Annotated[
-        bool, flag("--full", "Copy everything, also what has not changed since the backup before.")
-    ] = False,
-    confirm: TrustClock = False,
-) -> Any:
+@command(backup, "create", of_store, render=_show_made)
+def create(call: Call, *, kind: list[str] | None = None, full: bool = False, confirm: TrustClock = False) -> Any:
     """Make a backup of the store as it is now, while others go on using it.
 
     What belongs to a user is sealed under the user's key. Without --kind it has memories of every kind, with rules,
     agents, conversations and the audit chain; working and short-term memory are never in a backup. Ends with exit
     code 3 if a user is not in it whose key cannot be opened.
+
+    Options:
+        --kind KIND  Only memories of this kind, and what goes with them; repeatable.
+        --full  Copy everything, also what has not changed since the backup before.
+
+    Examples:
+        holdfast backup create --kind persona
+
+        holdfast backup create --full --json
     """
-    total = _count(call.engine, kinds) if call.is_watched else 0
+    total = _count(call.engine, kind) if call.is_watched else 0
     with call.progress("backing up", total) as advance:
-        made = call.engine.backups.create(kinds or None, full=full, confirm=confirm, progress=advance)
+        made = call.engine.backups.create(kind or None, full=full, confirm=confirm, progress=advance)
     return Output(made.as_dict(), code=ExitCode.UNHEALTHY if made.left_out else 0)
 
 
@@ -107,10 +98,13 @@ def _describe_trial(one: Mapping[str, Any]) -> Text:
         _to_row,
         empty="No backup has been made yet; make one with: holdfast backup create",
     ),
-    examples=("holdfast backup list",),
 )
 def list_backups(call: Call) -> Any:
-    """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial."""
+    """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial.
+
+    Examples:
+        holdfast backup list
+    """
     call.purpose, call.only_reads = "restore", True
     return [one.as_dict() for one in call.engine.backups.list()]
 
@@ -129,28 +123,21 @@ def _show_check(check: Mapping[str, Any]) -> Iterator[Part]:
     yield "Make another that copies everything: holdfast backup create --full"
 
 
-@command(
-    backup,
-    "verify",
-    of_store,
-    render=_show_check,
-    examples=(
-        "holdfast backup create\nholdfast backup verify latest",
-        "holdfast backup verify latest --restore --json",
-    ),
-)
-def verify(
-    call: Call,
-    *,
-    which: Which,
-    restore: Annotated[
-        bool, flag("--restore", "Also restore it into a store of its own, read that again and compare.")
-    ] = False,
-) -> Any:
+@command(backup, "verify", of_store, render=_show_check)
+def verify(call: Call, *, which: Which, restore: bool = False) -> Any:
     """Read all of a backup and see that each byte is as it was written.
 
     Only one that was restored on trial counts as good, and only when a later one is good may an old one go. Ends with
     exit code 3 if something is wrong, and says what.
+
+    Options:
+        --restore  Also restore it into a store of its own, read that again and compare.
+
+    Examples:
+        holdfast backup create
+        holdfast backup verify latest
+
+        holdfast backup verify latest --restore --json
     """
     call.purpose, call.only_reads = "restore", True
     backups = call.engine.backups
@@ -162,22 +149,14 @@ def verify(
     return Output(check.as_dict(), code=0 if check else ExitCode.UNHEALTHY)
 
 
-@command(
-    backup,
-    "restore",
-    of_tenant,
-    examples=(
-        "holdfast add 'Likes tea' --user alice\nholdfast backup create\nholdfast backup restore latest --yes",
-        "holdfast backup restore latest --user alice --yes --json",
-    ),
-)
+@command(backup, "restore", of_tenant)
 def restore(
     call: Call,
     *,
     which: Which,
-    user: Annotated[str | None, option("--user -u", "USER", "Only what is this user's.")] = None,
-    memory: Annotated[str | None, option("--memory", "ID", "Only this memory of the user's.")] = None,
-    overwrite: Annotated[bool, flag("--overwrite", "Memories that are there become what they were.")] = False,
+    user: str | None = None,
+    memory: str | None = None,
+    overwrite: bool = False,
     yes: Yes = False,
 ) -> Any:
     """Bring back what a backup holds; nobody who was erased since comes back.
@@ -185,6 +164,18 @@ def restore(
     Into a store that nothing was ever kept in: all of it, exactly as it was. Into one in use: the memories,
     conversations, facts and holds that are missing. With "latest", what the latest backups hold together: the one with
     long-term memory first, then those of the kinds that it has not.
+
+    Options:
+        --user -u USER  Only what is this user's.
+        --memory ID  Only this memory of the user's.
+        --overwrite  Memories that are there become what they were.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast backup create
+        holdfast backup restore latest --yes
+
+        holdfast backup restore latest --user alice --yes --json
     """
     if memory is not None and user is None:
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
@@ -223,12 +214,15 @@ def _show_rotated(done: Mapping[str, Any]) -> Iterator[Part]:
     yield from _show_objects(done)
 
 
-@command(backup, "rotate", of_store, render=_show_rotated, examples=("holdfast backup rotate",))
+@command(backup, "rotate", of_store, render=_show_rotated)
 def rotate(call: Call, *, confirm: TrustClock = False) -> Any:
     """Remove the backups past their time, and take what was sealed for the erased out of the others.
 
     30 days, 90 for those of persona alone; never the last good one of a kind. The schedule does it every day. Those
     that are dated later than now are left alone, and named.
+
+    Examples:
+        holdfast backup rotate
     """
     return call.engine.backups.rotate(confirm=confirm).as_dict()
 
@@ -240,23 +234,21 @@ def _show_removed(done: Mapping[str, Any]) -> Iterator[Part]:
     yield from _show_objects(done)
 
 
-@command(
-    backup,
-    "remove",
-    of_store,
-    render=_show_removed,
-    examples=(f"holdfast backup create\n{_ID}\nholdfast backup remove $id --confirm --even-last",),
-)
-def remove(
-    call: Call,
-    *,
-    which: Annotated[str, argument("ID", "Which backup.")],
-    confirm: Annotated[bool, flag("--confirm", "It is to go, for good.")] = False,
-    even_last: Annotated[bool, flag("--even-last", "Even if it may be the last good one of a kind.")] = False,
-) -> Any:
+@command(backup, "remove", of_store, render=_show_removed)
+def remove(call: Call, *, which: str, confirm: bool = False, even_last: bool = False) -> Any:
     """Remove one backup for good, such as one that is damaged, or was made under a clock that ran ahead.
 
     What other backups refer to stays. Refused while no other backup that is good has all of its kinds.
+
+    Options:
+        ID  Which backup.
+        --confirm  It is to go, for good.
+        --even-last  Even if it may be the last good one of a kind.
+
+    Examples:
+        holdfast backup create
+        id=$(holdfast backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p' | tail -n 1)
+        holdfast backup remove $id --confirm --even-last
     """
     return call.engine.backups.remove(which, confirm=confirm, even_last=even_last).as_dict()
 

@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions
 from rich.rule import Rule
@@ -20,7 +20,7 @@ from rich.text import Text
 from holdfast import __version__
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import flag, of_store, only_json
+from holdfast.edges.cli.options import of_store, only_json
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import (
     Output,
@@ -70,11 +70,16 @@ def _show_checks(checks: Sequence[dict[str, Any]]) -> Iterator[Part]:
         yield good(f"{plural(len(checks), 'check')}, nothing is broken{look}")
 
 
-@command(app, "doctor", of_store, render=_show_checks, examples=("holdfast doctor", "holdfast doctor --json"))
+@command(app, "doctor", of_store, render=_show_checks)
 def doctor(call: Call) -> Any:
     """Check Python, the settings, the store, its upkeep, every server, cold storage and the models; say what to fix.
 
     Changes nothing. Ends with exit code 3 if something does not work; what merely deserves a look is a warning.
+
+    Examples:
+        holdfast doctor
+
+        holdfast doctor --json
     """
     from holdfast.health import Status, check_health  # noqa: PLC0415 - imports the engine
 
@@ -83,23 +88,27 @@ def doctor(call: Call) -> Any:
     return Output(checks, code=ExitCode.UNHEALTHY if failed else 0)
 
 
-@command(
-    app,
-    "version",
-    only_json,
-    render=lambda found: f"holdfast {found['holdfast']} (Python {found['python']})",
-    examples=("holdfast version --json",),
-)
+@command(app, "version", only_json, render=lambda found: f"holdfast {found['holdfast']} (Python {found['python']})")
 def version(_: Call) -> Any:
-    """Show the versions of Holdfast and Python."""
+    """Show the versions of Holdfast and Python.
+
+    Examples:
+        holdfast version --json
+    """
     return {"holdfast": __version__, "python": platform.python_version()}
 
 
-@command(app, "demo", only_json, examples=("holdfast demo --fast",))
-def demo(call: Call, *, fast: Annotated[bool, flag("--fast", "Do not pause between the stops.")] = False) -> Any:
+@command(app, "demo", only_json)
+def demo(call: Call, *, fast: bool = False) -> Any:
     """Take a short tour, from seven kinds of memory to an erasure that can be proven.
 
     Runs in a temporary folder; nothing of yours is read or changed.
+
+    Options:
+        --fast  Do not pause between the stops.
+
+    Examples:
+        holdfast demo --fast
     """
     from holdfast.demo import NEXT, open_tour  # noqa: PLC0415 - imports the engine
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from holdfast.core.values import check_id
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import flag, of_store, option
+from holdfast.edges.cli.options import declare, of_store
 from holdfast.edges.cli.output import Output, Part, console, error_console, write_json, write_parts
 from holdfast.installation import missing_extra
 
@@ -33,40 +33,44 @@ def _check_format(value: str | None) -> str | None:
     return value
 
 
-@command(app, "serve", of_store, examples=("holdfast serve --check --port 0", "holdfast serve --check --port 0 --json"))
+@command(app, "serve", of_store)
 def serve(
     call: Call,
     *,
-    host: Annotated[
-        str, option("--host", "HOST", "Where to listen; 0.0.0.0 for every machine that gets here.")
-    ] = "127.0.0.1",
-    port: Annotated[int, option("--port", "PORT", "The port; 0 for any that is free.")] = _PORT,
-    no_schedule: Annotated[bool, flag("--no-schedule", "Do not run the schedule: another process does.")] = False,
-    keyless: Annotated[
-        bool, flag("--keyless", "Serve this machine without asking for keys, though there are some.")
-    ] = False,
+    host: str = "127.0.0.1",
+    port: int = _PORT,
+    no_schedule: bool = False,
+    keyless: bool = False,
     log_format: Annotated[
         str | None,
-        option(
-            "--log-format",
-            "FORMAT",
+        declare(
+            "--log-format FORMAT",
             "How the log on standard error is written: json, or text (as it is on a terminal).",
             callback=_check_format,
         ),
     ] = None,
     stop_seconds: Annotated[
-        float,
-        option("--stop-seconds", "SECONDS", "How long requests have to finish at the end.", min=1, max=3_600),
+        float, declare("--stop-seconds SECONDS", "How long requests have to finish at the end.", min=1, max=3_600)
     ] = _STOP_SECONDS,
-    check: Annotated[
-        bool, flag("--check", "Open everything that serving needs, say where it would be, and end.")
-    ] = False,
+    check: bool = False,
 ) -> None:
     """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
 
     Without API keys it serves this machine only, and asks nobody who they are. Once a key was made (holdfast access
     create), every caller needs one, from the next start on. Ctrl-C or SIGTERM ends it, after the requests that are
     being answered. Needs the extra called server.
+
+    Options:
+        --host HOST  Where to listen; 0.0.0.0 for every machine that gets here.
+        --port PORT  The port; 0 for any that is free.
+        --no-schedule  Do not run the schedule: another process does.
+        --keyless  Serve this machine without asking for keys, though there are some.
+        --check  Open everything that serving needs, say where it would be, and end.
+
+    Examples:
+        holdfast serve --check --port 0
+
+        holdfast serve --check --port 0 --json
     """
     try:
         from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
@@ -107,20 +111,22 @@ def _show_places(said: Mapping[str, Any], *, check: bool, keyless: bool) -> Iter
         yield "Ctrl-C ends it."
 
 
-@command(app, "mcp", examples=("holdfast mcp --user alice --agent claude </dev/null", "holdfast mcp --json"))
-def mcp(
-    call: Call,
-    *,
-    user: Annotated[str | None, option("--user -u", "USER", "Whose memory is meant where a call does not say.")] = None,
-    agent: Annotated[
-        str | None, option("--agent -a", "AGENT", "Which agent is meant where a call does not say.")
-    ] = None,
-) -> Any:
+@command(app, "mcp")
+def mcp(call: Call, *, user: str | None = None, agent: str | None = None) -> Any:
     """Serve an agent at standard input and output with tools to remember, search and forget (MCP).
 
     It ends when standard input does. Clients start it themselves: docs/howto/mcp.md has what to paste into their
     configuration. With an API key in HOLDFAST_API_KEY, the agent may do what the key allows; without, everything.
     With --json it prints the tools with their schemas, and ends.
+
+    Options:
+        --user -u USER  Whose memory is meant where a call does not say.
+        --agent -a AGENT  Which agent is meant where a call does not say.
+
+    Examples:
+        holdfast mcp --user alice --agent claude </dev/null
+
+        holdfast mcp --json
     """
     for given, what in ((user, "user_id"), (agent, "agent_id")):
         if given is not None:
@@ -144,11 +150,16 @@ def mcp(
     return None
 
 
-@command(app, "metrics", examples=("holdfast metrics", "holdfast metrics --json"))
+@command(app, "metrics")
 def metrics(call: Call) -> Any:
     """Print all metrics in Prometheus' format, as a textfile collector takes them.
 
     Needs prometheus-client, which comes with the extra called metrics.
+
+    Examples:
+        holdfast metrics
+
+        holdfast metrics --json
     """
     if not call.as_json:
         return Output(None, text=call.engine.metrics().decode())

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DryRun, of_store, option
+from holdfast.edges.cli.options import DryRun, of_store
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Output, Part, Rows, bad, bold, good, indent, plural, warn
 
@@ -24,33 +24,31 @@ if TYPE_CHECKING:
 _KEPT: Final = ("keys", "ledger", "erased", "certificates", "revoked", "state")
 
 
-@command(app, "migrate", of_store, examples=('holdfast add "Likes tea" --user alice\nholdfast migrate --dry-run',))
-def migrate(
-    call: Call,
-    *,
-    source: Annotated[
-        str | None, option("--from", "URL", "The store to copy; HOLDFAST_URL or the home's, if not given.")
-    ] = None,
-    target: Annotated[
-        str | None, option("--to", "URL", "An empty database: postgresql://user@host:5432/database.")
-    ] = None,
-    dry_run: DryRun = False,
-) -> Any:
+@command(app, "migrate", of_store)
+def migrate(call: Call, *, from_: str | None = None, to: str | None = None, dry_run: DryRun = False) -> Any:
     """Copy everything into PostgreSQL: holdfast migrate --to postgresql://user@host:5432/database
 
     Stop whatever uses the store first. All rows are read back and compared; until then the copy cannot be opened. Cut
     short, the same command goes on where it stopped. The old store is left as it is. A password is best left out of
     the command: PGPASSWORD and ~/.pgpass are read.
+
+    Options:
+        --from URL  The store to copy; HOLDFAST_URL or the home's, if not given.
+        --to URL  An empty database: postgresql://user@host:5432/database.
+
+    Examples:
+        holdfast add "Likes tea" --user alice
+        holdfast migrate --dry-run
     """
     from holdfast.settings import read_settings  # noqa: PLC0415 - not needed for --help
 
-    if target is None and not dry_run:
+    if to is None and not dry_run:
         raise typer.BadParameter("say where to copy to: --to postgresql://user@host:5432/database")
-    settings = read_settings(os.environ, url=source or call.url, home=call.home)
-    called = "--from" if source else "--url" if call.url else "HOLDFAST_URL"
-    if target is None or dry_run:
-        return Output(_look(settings, target, called), _show_plan)
-    done = _copy(call, settings, target, called)
+    settings = read_settings(os.environ, url=from_ or call.url, home=call.home)
+    called = "--from" if from_ else "--url" if call.url else "HOLDFAST_URL"
+    if to is None or dry_run:
+        return Output(_look(settings, to, called), _show_plan)
+    done = _copy(call, settings, to, called)
     return Output(done, _show_done, code=0 if done["audit"]["ok"] else ExitCode.UNHEALTHY)
 
 
@@ -76,10 +74,7 @@ def _copy(call: Call, settings: Settings, url: str, called: str) -> dict[str, An
     from holdfast.storage.transfer.stores import check_target, open_source, open_target  # noqa: PLC0415
 
     check_target(settings.url, url)
-    with (
-        closing(open_source(settings.url, settings, called)) as source,
-        closing(open_target(url, settings)) as target,
-    ):
+    with closing(open_source(settings.url, settings, called)) as source, closing(open_target(url, settings)) as target:
         done = transfer(source, target, call.progress)
         return {"from": source.place, "to": target.place, **_to_dict(done), "notes": _notes(settings, done.counts)}
 
@@ -174,11 +169,14 @@ def _show_reembedded(done: Mapping[str, Any]) -> str:
     )
 
 
-@command(app, "reembed", render=_show_reembedded, examples=("holdfast reembed",))
+@command(app, "reembed", render=_show_reembedded)
 def reembed(call: Call) -> Any:
     """Give every memory vectors of the embedder in use, after HOLDFAST_EMBEDDER has changed.
 
     Recall does this by itself, a little with each query; this does all of it now.
+
+    Examples:
+        holdfast reembed
     """
     engine = call.engine
     engine.embedder.embed(["is it there?"])  # the engine writes on without its embedder; here that is the point

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import Limit, argument, flag, of_store, option, read_bytes
+from holdfast.edges.cli.options import Limit, of_store, read_bytes
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, facts, good, list_of, minute, plural
 
@@ -23,10 +23,7 @@ _TRUSTED: Final = "key=$(mktemp)\nholdfast key public > $key\nholdfast certifica
 _ID: Final = """id=$(holdfast certificate list -n 1 --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')"""
 
 certificate = add_group(
-    __name__,
-    "certificate",
-    about="Verify, list and show the certificates of erasures.",
-    examples=["holdfast certificate list"],
+    __name__, "certificate", "Verify, list and show the certificates of erasures.", "holdfast certificate list"
 )
 
 
@@ -41,32 +38,30 @@ def _show_verdict(said: Mapping[str, Any]) -> Iterator[Part]:
         yield "Name the key to trust with --public-key."
 
 
-@command(
-    certificate,
-    "verify",
-    of_store,
-    render=_show_verdict,
-    examples=(
-        f"{_WRITTEN}\nholdfast certificate verify $file\nrm $file",
-        f"{_WRITTEN}\n{_TRUSTED}\nrm $file $key",
-    ),
-)
-def verify(
-    call: Call,
-    *,
-    file: Annotated[str, argument("FILE", "A certificate, or its page; - for stdin.")],
-    public_key: Annotated[
-        str | None,
-        option(
-            "--public-key",
-            "FILE",
-            "The public key to trust, as holdfast key public prints it; those of this store, if not given.",
-        ),
-    ] = None,
-) -> Any:
+@command(certificate, "verify", of_store, render=_show_verdict)
+def verify(call: Call, *, file: str, public_key: str | None = None) -> Any:
     """Check that not a word of a certificate was changed, and that a key that you trust has signed it.
 
     With --public-key no store is needed. Ends with exit code 3 if something is wrong, and says what.
+
+    Options:
+        FILE  A certificate, or its page; - for stdin.
+        --public-key FILE  The public key to trust, as holdfast key public prints it; those of this store, if not given.
+
+    Examples:
+        file=$(mktemp)
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes --certificate $file
+        holdfast certificate verify $file
+        rm $file
+
+        file=$(mktemp)
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes --certificate $file
+        key=$(mktemp)
+        holdfast key public > $key
+        holdfast certificate verify $file --public-key $key
+        rm $file $key
     """
     verdict = _verify(call, read_bytes(file), public_key)
     said = {
@@ -106,10 +101,15 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
     "list",
     of_store,
     render=list_of("id!, issued!, pseudonym!, erasure", _to_row, empty="No certificate has been issued yet."),
-    examples=("holdfast certificate list", "holdfast certificate list --json"),
 )
 def list_certificates(call: Call, *, limit: Limit = 100) -> Any:
-    """List the latest certificates, the newest last. They name nobody: whose one is, only the pseudonym says."""
+    """List the latest certificates, the newest last. They name nobody: whose one is, only the pseudonym says.
+
+    Examples:
+        holdfast certificate list
+
+        holdfast certificate list --json
+    """
     return call.engine.certificates.list(limit)
 
 
@@ -128,23 +128,25 @@ def _show_one(document: Mapping[str, Any]) -> Iterator[Part]:
     yield from (f"- {remark}" for remark in document["remarks"])
 
 
-@command(
-    certificate,
-    "show",
-    of_store,
-    render=_show_one,
-    examples=(
-        f"{_ERASED}\n{_ID}\nholdfast certificate show $id",
-        f"{_ERASED}\n{_ID}\nholdfast certificate show $id --page",
-    ),
-)
-def show_certificate(
-    call: Call,
-    *,
-    certificate_id: Annotated[str, argument("ID", "As holdfast certificate list shows it.")],
-    page: Annotated[bool, flag("--page", "Print a page for a browser, which can be verified too.")] = False,
-) -> Any:
-    """Show a certificate; with --json, the certificate itself, as it is to be handed out."""
+@command(certificate, "show", of_store, render=_show_one)
+def show_certificate(call: Call, *, certificate_id: str, page: bool = False) -> Any:
+    """Show a certificate; with --json, the certificate itself, as it is to be handed out.
+
+    Options:
+        ID  As holdfast certificate list shows it.
+        --page  Print a page for a browser, which can be verified too.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        id=$(holdfast certificate list -n 1 --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')
+        holdfast certificate show $id
+
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        id=$(holdfast certificate list -n 1 --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p')
+        holdfast certificate show $id --page
+    """
     if page and call.as_json:
         raise InvalidInputError("--page prints a page and --json the certificate; leave one of them out")
     certificates = call.engine.certificates

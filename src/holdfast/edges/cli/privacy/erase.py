@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DryRun, Yes, argument, option
+from holdfast.edges.cli.options import DryRun, Yes
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Output, Part, Rows, bad, bold, good, indent, warn
 from holdfast.edges.cli.privacy.certificates import show_places
@@ -23,29 +23,28 @@ _ADD: Final = "holdfast add 'Likes tea' --user alice"
 _PAGES: Final = (".html", ".htm")
 
 
-@command(
-    app,
-    "erase",
-    examples=(
-        f"{_ADD}\nholdfast erase alice --dry-run",
-        f"{_ADD}\nfile=$(mktemp)\nholdfast erase alice --yes --certificate $file\nrm $file",
-        f"{_ADD}\nholdfast erase alice --yes --json",
-    ),
-)
-def erase(
-    call: Call,
-    *,
-    user: Annotated[str, argument("USER", "Who is to be forgotten.")],
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    certificate: Annotated[
-        Path | None, option("--certificate", "FILE", "Write the certificate there; as a page, if it ends in .html.")
-    ] = None,
-) -> Any:
+@command(app, "erase")
+def erase(call: Call, *, user: str, yes: Yes = False, dry_run: DryRun = False, certificate: Path | None = None) -> Any:
     """Erase a user for good: every memory of every kind, from every place, past the recycle bin.
 
     A signed certificate says what was found, removed and left. Refused while a hold stands on anything of theirs. Where
     something is away just now it is pending, with exit code 75: the next sweep, or the same command, goes on with it.
+
+    Options:
+        USER  Who is to be forgotten.
+        --certificate FILE  Write the certificate there; as a page, if it ends in .html.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --dry-run
+
+        holdfast add 'Likes tea' --user alice
+        file=$(mktemp)
+        holdfast erase alice --yes --certificate $file
+        rm $file
+
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes --json
     """
     from holdfast.privacy.export.export import check_target  # noqa: PLC0415 - not needed for --help
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import app, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import STDIO, argument, option
+from holdfast.edges.cli.options import STDIO
 from holdfast.edges.cli.output import Output, Part, Rows, minute, plural, warn
 
 _ADD: Final = 'holdfast add "Likes tea" --user alice'
@@ -28,28 +28,26 @@ def _show_done(done: Mapping[str, Any]) -> Iterator[Part]:
     yield f"Written to {done['file']}, as of {minute(done['export_date'])}."
 
 
-@command(
-    app,
-    "export",
-    render=_show_done,
-    examples=(
-        f"{_ADD}\nholdfast export alice --to alice.zip",
-        f"{_ADD}\nholdfast export alice --json",
-        f"{_ADD}\nholdfast export alice --to - > alice.zip",
-    ),
-)
-def export(
-    call: Call,
-    *,
-    user: Annotated[str, argument("USER", "Whose data.")],
-    to: Annotated[
-        str | None, option("--to", "FILE", "The ZIP to write, or - for stdout; export-USER.zip here, if not given.")
-    ] = None,
-) -> Any:
+@command(app, "export", render=_show_done)
+def export(call: Call, *, user: str, to: str | None = None) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place.
 
     The ZIP has a page to read (index.html) and files for programs, with a schema. With --json and without --to, all of
     it is one JSON document on stdout, which is put together in memory.
+
+    Options:
+        USER  Whose data.
+        --to FILE  The ZIP to write, or - for stdout; export-USER.zip here, if not given.
+
+    Examples:
+        holdfast add "Likes tea" --user alice
+        holdfast export alice --to alice.zip
+
+        holdfast add "Likes tea" --user alice
+        holdfast export alice --json
+
+        holdfast add "Likes tea" --user alice
+        holdfast export alice --to - > alice.zip
     """
     if to == STDIO and call.as_json:
         raise InvalidInputError("--to - writes the ZIP to stdout, where --json would write too; leave one of them out")

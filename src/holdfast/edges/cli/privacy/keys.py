@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.edges.cli.app import add_group, command
 from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import Limit, argument, flag, of_store, only_json, option
+from holdfast.edges.cli.options import Limit, of_store, only_json
 from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import Cell, Output, Part, bad, good, indent, list_of, minute, plural, warn
 
@@ -21,14 +21,19 @@ _PEOPLE: Final = "holdfast add 'Likes tea' --user alice\nholdfast erase alice --
 key = add_group(
     __name__,
     "key",
-    about="Make and change the master key, and look after the keys that are wrapped with it.",
-    examples=["holdfast key new", "holdfast key list"],
+    "Make and change the master key, and look after the keys that are wrapped with it.",
+    "holdfast key new",
+    "holdfast key list",
 )
 
 
-@command(key, "new", only_json, examples=("holdfast key new",))
+@command(key, "new", only_json)
 def new_key(_: Call) -> Any:
-    """Print a new master key: 32 random bytes in base64, for HOLDFAST_MASTER_KEY or a file that it names."""
+    """Print a new master key: 32 random bytes in base64, for HOLDFAST_MASTER_KEY or a file that it names.
+
+    Examples:
+        holdfast key new
+    """
     from holdfast.privacy.keys.master import new_master_text  # noqa: PLC0415 - not needed for --help
 
     made = new_master_text()
@@ -39,15 +44,15 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
     return [one["id"], one["purpose"], one["master"] or bad("damaged"), minute(one["made_at"], "unknown")]
 
 
-@command(
-    key,
-    "list",
-    of_store,
-    render=list_of("id!, for, master key!, made!", _to_row, empty="There are no keys yet."),
-    examples=("holdfast key list", "holdfast key list --json"),
-)
+@command(key, "list", of_store, render=list_of("id!, for, master key!, made!", _to_row, empty="There are no keys yet."))
 def list_keys(call: Call, *, limit: Limit = 100) -> Any:
-    """List the keys of users, each by its pseudonym, and the key that certificates are signed with."""
+    """List the keys of users, each by its pseudonym, and the key that certificates are signed with.
+
+    Examples:
+        holdfast key list
+
+        holdfast key list --json
+    """
     if limit < 1:
         raise InvalidInputError(f"--limit must be at least 1, not {limit}")
     found = [one._asdict() for one in islice(call.keyring.list_keys(), limit)]
@@ -64,9 +69,13 @@ def _show_check(said: Mapping[str, Any]) -> Iterator[Part]:
     yield from map(indent, said["wrong"])
 
 
-@command(key, "check", of_store, render=_show_check, examples=("holdfast key check",))
+@command(key, "check", of_store, render=_show_check)
 def check_keys(call: Call) -> Any:
-    """Try whether the master key opens every key. Ends with exit code 3 if it does not, and says which."""
+    """Try whether the master key opens every key. Ends with exit code 3 if it does not, and says which.
+
+    Examples:
+        holdfast key check
+    """
     kept = sum(1 for _ in call.keyring.list_keys())
     wrong = call.keyring.check()
     return Output({"ok": not wrong, "keys": kept, "wrong": wrong}, code=ExitCode.UNHEALTHY if wrong else 0)
@@ -93,36 +102,33 @@ def _show_rotated(done: Mapping[str, Any]) -> Iterator[Part]:
         yield from map(indent, done["left"])
 
 
-@command(
-    key,
-    "rotate",
-    of_store,
-    examples=(
-        f"{_PEOPLE}\nholdfast key rotate",
-        f"{_PEOPLE}\nholdfast key rotate --signing",
-        f"{_PEOPLE}\nfile=$(mktemp)\nholdfast key new > $file\nholdfast key rotate --new file:$file\nrm $file",
-    ),
-)
-def rotate_key(
-    call: Call,
-    *,
-    new: Annotated[
-        str | None,
-        option(
-            "--new",
-            "KEY",
-            "The new master key: file:PATH, command:COMMAND, or itself in base64 (which others on this machine may "
-            "see). If not given, one is made and put in the file of the old one.",
-        ),
-    ] = None,
-    signing: Annotated[
-        bool, flag("--signing", "Change the key that certificates are signed with, not the master key.")
-    ] = False,
-) -> Any:
+@command(key, "rotate", of_store)
+def rotate_key(call: Call, *, new: str | None = None, signing: bool = False) -> Any:
     """Change the master key: wrap all keys with another one. Nothing that was sealed or signed is touched.
 
     Cut short, the same command goes on where it stopped. With --new, change HOLDFAST_MASTER_KEY afterwards, wherever it
     is set.
+
+    Options:
+        --new KEY  The new master key: file:PATH, command:COMMAND, or itself in base64 (which others on this machine may
+            see). If not given, one is made and put in the file of the old one.
+        --signing  Change the key that certificates are signed with, not the master key.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        holdfast key rotate
+
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        holdfast key rotate --signing
+
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        file=$(mktemp)
+        holdfast key new > $file
+        holdfast key rotate --new file:$file
+        rm $file
     """
     if signing and new is not None:
         raise InvalidInputError("--signing makes its key itself; leave out --new")
@@ -176,14 +182,8 @@ def _show_abandoned(done: Mapping[str, Any]) -> Iterator[Part]:
         yield "Certificates are signed with another key from now on; hand it out: holdfast key public"
 
 
-@command(key, "abandon", of_store, render=_show_abandoned, examples=(f"{_PEOPLE}\nholdfast key abandon",))
-def abandon_keys(
-    call: Call,
-    *,
-    confirm: Annotated[
-        bool, flag("--confirm", "The master key is lost for good; you have read what goes with it.")
-    ] = False,
-) -> Any:
+@command(key, "abandon", of_store, render=_show_abandoned)
+def abandon_keys(call: Call, *, confirm: bool = False) -> Any:
     """After the master key was lost for good: set aside the keys that the present one does not open.
 
     Others are made in their place, so that the store can be backed up and archived again. Backups and cold memories
@@ -191,18 +191,31 @@ def abandon_keys(
 
     Where the store belongs to another keyring than the one that is there, and that one is lost too, the store belongs
     to the present one afterwards. Look for the other keyring first: HOLDFAST_HOME or HOLDFAST_STATE_URL may be wrong.
+
+    Options:
+        --confirm  The master key is lost for good; you have read what goes with it.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        holdfast key abandon
     """
     call.purpose = "abandon"
     return call.engine.abandon_keys(confirm=confirm).as_dict()
 
 
-@command(key, "public", of_store, examples=(f"{_PEOPLE}\nholdfast key public",))
-def public_key(
-    call: Call,
-    *,
-    key_id: Annotated[str | None, argument("[ID]", "A key that was signed with; the one in use, if not given.")] = None,
-) -> Any:
-    """Print the public half of the key that certificates are signed with, for those who are to verify them."""
+@command(key, "public", of_store)
+def public_key(call: Call, *, key_id: str | None = None) -> Any:
+    """Print the public half of the key that certificates are signed with, for those who are to verify them.
+
+    Options:
+        [ID]  A key that was signed with; the one in use, if not given.
+
+    Examples:
+        holdfast add 'Likes tea' --user alice
+        holdfast erase alice --yes
+        holdfast key public
+    """
     from holdfast.privacy.keys.signatures import public_pem  # noqa: PLC0415 - not needed for --help
 
     wanted = key_id or (call.signing.current_id() if call.has_keys else None)
