@@ -7,66 +7,13 @@ memory.add("User enjoys skiing and mountain views", "long_term")
 memory.retrieve("a holiday in the mountains")
 """
 
+# ruff: noqa: F403, F405 - every error and every result is exported by its own name
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.errors import (
-    AgentRemovedError,
-    ClockError,
-    ClosedError,
-    ConfirmationNeededError,
-    ConflictError,
-    EmbedderError,
-    EmbedderUnavailableError,
-    ForbiddenError,
-    HeldError,
-    HoldfastError,
-    IdempotencyKeyReusedError,
-    InDoubtError,
-    InvalidContentError,
-    InvalidFilterError,
-    InvalidInputError,
-    InvalidKindError,
-    InvalidMetadataError,
-    InvalidRuleError,
-    InvalidScopeError,
-    InvalidSettingsError,
-    KeyDestroyedError,
-    KeyMissingError,
-    KeyringError,
-    LeaseLostError,
-    LedgerError,
-    MasterKeyError,
-    MissingExtraError,
-    NotAStoreError,
-    NotFoundError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    ObjectStoreError,
-    ObjectStoreUnavailableError,
-    OtherKeyringError,
-    PlanChangedError,
-    QuotaExceededError,
-    RateLimitedError,
-    RequestInProgressError,
-    RequestTimeoutError,
-    RequestTooLargeError,
-    SchemaViolationError,
-    StaleError,
-    StorageError,
-    StoreAwayError,
-    StoreBusyError,
-    StoreFullError,
-    StoreLostError,
-    StoreReadOnlyError,
-    StoreTooNewError,
-    StoreUnavailableError,
-    SummarizerError,
-    SummarizerUnavailableError,
-    UnauthenticatedError,
-)
+from holdfast.core.errors import *
 from holdfast.core.records import MemoryType
 from holdfast.core.rules import EpisodicRetentionPolicy
 from holdfast.installation import VERSION
@@ -78,125 +25,43 @@ if TYPE_CHECKING:
     from holdfast.lifecycle.audit import Verdict
     from holdfast.lifecycle.previews import Preview
     from holdfast.lifecycle.sweeping.plan import Plan, Report
-    from holdfast.results import (
-        AddManyResult,
-        AddResult,
-        DeleteResult,
-        ExplainResult,
-        GetResult,
-        MemoryResult,
-        RetrieveResult,
-        SessionResult,
-        UserResult,
-    )
+    from holdfast.results import *
 
 __version__ = VERSION
 
-#: Loaded when they are first used, so that importing Holdfast costs next to nothing.
-_LATER = {
-    "Hold": "holdfast.core.decisions",
-    "MemoryManager": "holdfast.engine",
-    "Plan": "holdfast.lifecycle.sweeping.plan",
-    "Preview": "holdfast.lifecycle.previews",
-    "Report": "holdfast.lifecycle.sweeping.plan",
-    "Holdfast": "holdfast.engine",
-    "Usage": "holdfast.core.records",
-    "Verdict": "holdfast.lifecycle.audit",
-}
-_LATER |= dict.fromkeys(
-    (
-        "AddManyResult",
-        "AddResult",
-        "DeleteResult",
-        "ExplainResult",
-        "GetResult",
-        "MemoryResult",
-        "RetrieveResult",
-        "SessionResult",
-        "UserResult",
-    ),
-    "holdfast.results",
-)
+__all__ = ["EpisodicRetentionPolicy", "Hold", "Holdfast", "MemoryManager", "MemoryType", "Plan", "Preview", "Report"]
+__all__ += ["Usage", "Verdict"]
+__all__ += ["AddManyResult", "AddResult", "DeleteResult", "ExplainResult", "GetResult", "MemoryResult"]
+__all__ += ["RetrieveResult", "SessionResult", "UserResult"]
+__all__ += ["AgentRemovedError", "ClockError", "ClosedError", "ConfirmationNeededError", "ConflictError"]
+__all__ += ["EmbedderError", "EmbedderUnavailableError", "ForbiddenError", "HeldError", "HoldfastError"]
+__all__ += ["IdempotencyKeyReusedError", "InDoubtError", "InvalidContentError", "InvalidFilterError"]
+__all__ += ["InvalidInputError", "InvalidKindError", "InvalidMetadataError", "InvalidRuleError", "InvalidScopeError"]
+__all__ += ["InvalidSettingsError", "KeyDestroyedError", "KeyMissingError", "KeyringError", "LeaseLostError"]
+__all__ += ["LedgerError", "MasterKeyError", "MissingExtraError", "NotAStoreError", "NotFoundError"]
+__all__ += ["ObjectDamagedError", "ObjectMissingError", "ObjectStoreError", "ObjectStoreUnavailableError"]
+__all__ += ["OtherKeyringError", "PlanChangedError", "QuotaExceededError", "RateLimitedError", "RequestInProgressError"]
+__all__ += ["RequestTimeoutError", "RequestTooLargeError", "SchemaViolationError", "StaleError", "StorageError"]
+__all__ += ["StoreAwayError", "StoreBusyError", "StoreFullError", "StoreLostError", "StoreReadOnlyError"]
+__all__ += ["StoreTooNewError", "StoreUnavailableError", "SummarizerError", "SummarizerUnavailableError"]
+__all__ += ["UnauthenticatedError"]
 
-__all__ = [
-    "AddManyResult",
-    "AddResult",
-    "AgentRemovedError",
-    "ClockError",
-    "ClosedError",
-    "ConfirmationNeededError",
-    "ConflictError",
-    "DeleteResult",
-    "EmbedderError",
-    "EmbedderUnavailableError",
-    "EpisodicRetentionPolicy",
-    "ExplainResult",
-    "ForbiddenError",
-    "GetResult",
-    "HeldError",
-    "Hold",
-    "Holdfast",
-    "HoldfastError",
-    "IdempotencyKeyReusedError",
-    "InDoubtError",
-    "InvalidContentError",
-    "InvalidFilterError",
-    "InvalidInputError",
-    "InvalidKindError",
-    "InvalidMetadataError",
-    "InvalidRuleError",
-    "InvalidScopeError",
-    "InvalidSettingsError",
-    "KeyDestroyedError",
-    "KeyMissingError",
-    "KeyringError",
-    "LeaseLostError",
-    "LedgerError",
-    "MasterKeyError",
-    "MemoryManager",
-    "MemoryResult",
-    "MemoryType",
-    "MissingExtraError",
-    "NotAStoreError",
-    "NotFoundError",
-    "ObjectDamagedError",
-    "ObjectMissingError",
-    "ObjectStoreError",
-    "ObjectStoreUnavailableError",
-    "OtherKeyringError",
-    "Plan",
-    "PlanChangedError",
-    "Preview",
-    "QuotaExceededError",
-    "RateLimitedError",
-    "Report",
-    "RequestInProgressError",
-    "RequestTimeoutError",
-    "RequestTooLargeError",
-    "RetrieveResult",
-    "SchemaViolationError",
-    "SessionResult",
-    "StaleError",
-    "StorageError",
-    "StoreAwayError",
-    "StoreBusyError",
-    "StoreFullError",
-    "StoreLostError",
-    "StoreReadOnlyError",
-    "StoreTooNewError",
-    "StoreUnavailableError",
-    "SummarizerError",
-    "SummarizerUnavailableError",
-    "UnauthenticatedError",
-    "Usage",
-    "UserResult",
-    "Verdict",
-]
+#: Where names are that are loaded when they are first used, so that importing Holdfast costs next to nothing. Results
+#: are in ``holdfast.results``.
+_LATER = {
+    "Hold": "core.decisions",
+    "Holdfast": "engine",
+    "MemoryManager": "engine",
+    "Plan": "lifecycle.sweeping.plan",
+    "Preview": "lifecycle.previews",
+    "Report": "lifecycle.sweeping.plan",
+    "Usage": "core.records",
+    "Verdict": "lifecycle.audit",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in __all__:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f"holdfast.{_LATER.get(name, 'results')}"), name)
     return value

@@ -11,10 +11,7 @@ from typing import Any, NotRequired, TypedDict
 Metadata = dict[str, Any]
 
 
-class AddResult(TypedDict):
-    """What ``add`` and ``add_with_auto_prune`` return."""
-
-    memory_id: str
+class _Added(TypedDict):
     operation: str
     memory_type: str
     latency_ms: float
@@ -24,20 +21,20 @@ class AddResult(TypedDict):
     """How many old memories went to the recycle bin to make room."""
     dropped: NotRequired[int]
     """How many messages left the window of short-term memory."""
+
+
+class AddResult(_Added):
+    """What ``add`` and ``add_with_auto_prune`` return."""
+
+    memory_id: str
     indexed_chars: NotRequired[int]
     """How much of a long text is indexed."""
 
 
-class AddManyResult(TypedDict):
+class AddManyResult(_Added):
     """What ``add_many`` returns."""
 
     memory_ids: list[str]
-    operation: str
-    memory_type: str
-    latency_ms: float
-    quota_remaining: int | None
-    pruned: NotRequired[int]
-    dropped: NotRequired[int]
 
 
 class MemoryResult(TypedDict):
@@ -101,26 +98,26 @@ class DeleteResult(TypedDict):
     """What stays, though it was derived from it."""
 
 
-class EpisodeResult(TypedDict):
-    """An episode that is like a query."""
-
+class _LikeQuery(TypedDict):
     episode_id: str
-    task: str | None
-    summary: str
     date: str
     score: float
+
+
+class EpisodeResult(_LikeQuery):
+    """An episode that is like a query."""
+
+    task: str | None
+    summary: str
     is_archived: bool
 
 
-class EpisodeMessageResult(TypedDict):
+class EpisodeMessageResult(_LikeQuery):
     """A message of an episode that is like a query."""
 
-    episode_id: str
     position: int
     role: str | None
     content: Any
-    date: str
-    score: float
 
 
 class FactResult(TypedDict):
@@ -138,24 +135,24 @@ class FactResult(TypedDict):
     target_id: NotRequired[str]
 
 
-class EntityResult(TypedDict):
-    """What is known of an entity."""
-
+class _Entity(TypedDict):
     entity_id: str
     name: str | None
     entity_type: str | None
+
+
+class EntityResult(_Entity):
+    """What is known of an entity."""
+
     description: str | None
     attributes: dict[str, Any]
     relations: list[FactResult]
     metadata: Metadata
 
 
-class NeighbourResult(TypedDict):
+class NeighbourResult(_Entity):
     """An entity that relations lead to."""
 
-    entity_id: str
-    name: str | None
-    entity_type: str | None
     relation: str
     direction: str
     distance: int
@@ -264,32 +261,32 @@ class JobResult(TypedDict):
     clock_set_back: bool
 
 
-class RegistryResult(TypedDict):
+class _Registered(TypedDict, total=False):
+    agent_id: str
+    tool_id: str
+    purge_at: str
+
+
+class RegistryResult(_Registered):
     """An agent or a tool that was made known."""
 
-    agent_id: NotRequired[str]
-    tool_id: NotRequired[str]
     description: str
     metadata: Metadata
     created_at: str
     updated_at: str
     state: NotRequired[str]
     deleted_at: NotRequired[str]
-    purge_at: NotRequired[str]
 
 
-class RegistryMoveResult(TypedDict):
+class RegistryMoveResult(_Registered, total=False):
     """What went to the recycle bin with an agent or a tool, or came back with it."""
 
-    agent_id: NotRequired[str]
-    tool_id: NotRequired[str]
-    persona: NotRequired[int]
-    episodic: NotRequired[int]
-    sessions: NotRequired[int]
-    messages: NotRequired[int]
-    purge_at: NotRequired[str]
-    held: NotRequired[int]
-    restore_error: NotRequired[dict[str, int]]
+    persona: int
+    episodic: int
+    sessions: int
+    messages: int
+    held: int
+    restore_error: dict[str, int]
 
 
 class BinResult(TypedDict):
@@ -312,17 +309,22 @@ class BinResult(TypedDict):
     bundle: NotRequired[str | None]
 
 
-class RuleResult(TypedDict):
+class _Selection(TypedDict, total=False):
+    """What a rule or a hold names."""
+
+    user_id: str
+    agent_id: str
+    session_id: str
+    memory_id: str
+
+
+class RuleResult(_Selection):
     """A rule, or a default (which has no id)."""
 
     rule_id: str | None
     memory_type: str
     level: str
     version: int
-    user_id: NotRequired[str]
-    agent_id: NotRequired[str]
-    session_id: NotRequired[str]
-    memory_id: NotRequired[str]
     source_types: NotRequired[list[str]]
     keep_session_ids: NotRequired[list[str]]
     keep_context_ids: NotRequired[list[int]]
@@ -332,15 +334,18 @@ class RuleResult(TypedDict):
     updated_at: NotRequired[str]
 
 
-class LifeResult(TypedDict):
-    """What rules come to: days, or ``None`` for never."""
-
+class _Life(TypedDict):
     archive_after_days: float | None
-    archive_by: str
     delete_after_days: float | None
-    delete_by: str
     keep_days: float | str | None
     keep_by: str | None
+
+
+class LifeResult(_Life):
+    """What rules come to: days, or ``None`` for never."""
+
+    archive_by: str
+    delete_by: str
 
 
 class PolicyResult(LifeResult):
@@ -349,7 +354,7 @@ class PolicyResult(LifeResult):
     memory_type: str
 
 
-class HoldResult(TypedDict):
+class HoldResult(_Selection):
     """A hold."""
 
     hold_id: str
@@ -358,24 +363,16 @@ class HoldResult(TypedDict):
     created_at: str
     released_at: str | None
     released_by: str | None
-    user_id: NotRequired[str]
-    agent_id: NotRequired[str]
-    session_id: NotRequired[str]
-    memory_id: NotRequired[str]
     tag: NotRequired[str]
 
 
-class KindRulesResult(TypedDict):
+class KindRulesResult(_Life):
     """How long a kind is kept, in words and numbers; ``None`` is never, or no limit."""
 
     memory_type: str
     rule: str
-    archive_after_days: float | None
     archive_by: str | None
-    delete_after_days: float | None
     delete_by: str | None
-    keep_days: float | str | None
-    keep_by: str | None
     gone_after_days: float | None
     ttl_seconds: float | None
     max_memories: int | None

@@ -1,15 +1,17 @@
 """Settings, read once at the edge into a frozen value: from the environment, or from ``holdfast.toml``.
 
 The file is the home's: one in whatever folder a program happens to run in could send memories elsewhere. The
-environment wins over it. Every setting is a row of ``SETTINGS``; the reference page is made from it.
+environment wins over it. Every setting is a field of ``Settings``; the reference page
+is made from those.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,9 @@ from holdfast.core.values import DAY, MAX_CONTENT_BYTES
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
 
 
+Reader = Callable[[str], object]
+
+
 class Setting(NamedTuple):
     """One setting: ``HOLDFAST_<NAME>`` in the environment, ``<name>`` in ``holdfast.toml``."""
 
@@ -30,103 +35,108 @@ class Setting(NamedTuple):
     meaning: str
 
 
-SETTINGS: Final = (
-    Setting("home", "the platform's user data folder", "Where Holdfast keeps its files."),
-    Setting(
-        "url",
-        "sqlite:///<home>/holdfast.db",
-        "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
-    ),
-    Setting(
-        "short_term_url",
-        "the store",
-        "Short-term memory elsewhere: valkey:// or redis://host:6379/0; valkey+cluster://host:6379 is a cluster.",
-    ),
-    Setting(
-        "embedder",
-        "static",
-        "static, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.",
-    ),
-    Setting(
-        "summarizer",
-        "extractive",
-        "What summarizes episodes, archived memories and, daily, idle conversations: extractive, or "
-        "openai:<model>@<base url>.",
-    ),
-    Setting("index_mib", "512", "Memory for recall indexes, in MiB; the least recently used go first."),
-    Setting("max_content_bytes", f"{MAX_CONTENT_BYTES}", "The largest content of one memory."),
-    Setting(
-        "archive_url", "file://<home>/archive", "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix."
-    ),
-    Setting(
-        "backup_url", "file://<home>/backups", "Where backups go: as archive_url. Better another disk, or a bucket."
-    ),
-    Setting(
-        "state_url",
-        "file://<home>",
-        "Keys and the ledger of erasures, outside of the store and its backups: as archive_url. A bucket for replicas.",
-    ),
-    Setting(
-        "master_key",
-        "file:<home>/keys/master.key, made when it is first needed",
-        "What users' keys are wrapped with: file:<path>, command:<command>, or 32 bytes in base64.",
-    ),
-    Setting("timezone", "UTC", "The time zone of the schedule, such as Europe/Berlin."),
-    Setting("sweep_load", "1.0", "The part of the time that a sweep may be busy, from 0.01 to 1."),
-    Setting(
-        "clock_tolerance_days",
-        "3",
-        "How far a clock may be ahead of the latest time that the store has seen before what cannot be undone waits.",
-    ),
-    Setting("pool_size", "16", "The most connections to PostgreSQL that one process holds."),
-    Setting("prepare", "yes", "no prepares no statements on PostgreSQL, for a PgBouncer before 1.21."),
-    Setting("distribute", "no", "yes spreads new tables over a Citus cluster."),
-    Setting("busy_seconds", "60", "How long a write waits for other processes before it gives up."),
-    Setting("request_mib", "32", "The largest request that the service takes, in MiB."),
-    Setting("request_seconds", "30", "How long a request may take before its answer begins."),
-    Setting(
-        "rate_per_second",
-        "200",
-        "How many requests of one API key (or of one address, without a key) are answered each second; 0: any number.",
-    ),
-    Setting("requests_at_once", "500", "How many requests one process answers at the same time."),
-    Setting(
-        "connections",
-        "1000",
-        "How many connections one process has at the same time; fewer, where it may not have enough files open.",
-    ),
-    Setting("head_seconds", "10", "How long a connection may take to send the head of a request."),
-)
+def _setting(
+    meaning: str, value: object = "", default: str = "", *, name: str = "", read: Reader = str, secret: bool = False
+) -> Any:
+    """A field of ``Settings``: what it is for, its default value (and that in words), how its text is read, and its
+    name where the field has another.
+    """
+    metadata = {"name": name, "default": default or str(value), "meaning": meaning, "read": read}
+    return field(default=value, repr=not secret, metadata=metadata)
+
+
+def _number(meaning: str, value: float, least: float, most: float = math.inf, *, unit: int = 1, name: str = "") -> Any:
+    """A number within bounds, whole if its default is; ``unit`` is what it is multiplied with."""
+    bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most or number == math.inf:
+            raise ValueError(f"must be a number {bounds}, not {text!r}")
+        return type(value)(number * unit)
+
+    return _setting(meaning, type(value)(value * unit), f"{value}".removesuffix(".0"), name=name, read=read)
+
+
+def _switch(meaning: str, *, on: bool) -> Any:
+    """Something that is on or off."""
+
+    def read(text: str) -> bool:
+        if text.lower() not in {"yes", "true", "1", "no", "false", "0"}:
+            raise ValueError(f"must be yes or no, not {text!r}")
+        return text.lower() in {"yes", "true", "1"}
+
+    return _setting(meaning, on, "yes" if on else "no", read=read)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What an engine is opened with."""
 
-    home: Path
-    url: str = field(repr=False)  # it may hold a password
-    embedder: str = "static"
-    summarizer: str = "extractive"
-    index_bytes: int = 512 * MIB
-    max_content_bytes: int = MAX_CONTENT_BYTES
-    busy_seconds: float = 60.0
-    archive_url: str = ""
-    timezone: str = "UTC"
-    sweep_load: float = 1.0
-    clock_tolerance_days: float = 3.0
-    short_term_url: str = field(default="", repr=False)
-    pool_size: int = 16
-    distribute: bool = False
-    prepare: bool = True
-    state_url: str = ""
-    backup_url: str = ""
-    master_key: str = field(default="", repr=False)
-    request_bytes: int = 32 * MIB
-    request_seconds: float = 30.0
-    rate_per_second: float = 200.0
-    requests_at_once: int = 500
-    connections: int = 1_000
-    head_seconds: float = 10.0
+    home: Path = field(
+        metadata={"default": "the platform's user data folder", "meaning": "Where Holdfast keeps its files."}
+    )
+    url: str = field(  # it may hold a password
+        repr=False,
+        metadata={
+            "default": "sqlite:///<home>/holdfast.db",
+            "meaning": "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
+        },
+    )
+    short_term_url: str = _setting(
+        "Short-term memory elsewhere: valkey:// or redis://host:6379/0; valkey+cluster://host:6379 is a cluster.",
+        default="the store",
+        secret=True,
+    )
+    embedder: str = _setting("static, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.", "static")
+    summarizer: str = _setting(
+        "What summarizes episodes, archived memories and, daily, idle conversations: extractive, or "
+        "openai:<model>@<base url>.",
+        "extractive",
+    )
+    index_bytes: int = _number(
+        "Memory for recall indexes, in MiB; the least recently used go first.", 512, 1, unit=MIB, name="index_mib"
+    )
+    max_content_bytes: int = _number("The largest content of one memory.", MAX_CONTENT_BYTES, 1)
+    archive_url: str = _setting(
+        "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix.", default="file://<home>/archive"
+    )
+    backup_url: str = _setting(
+        "Where backups go: as archive_url. Better another disk, or a bucket.", default="file://<home>/backups"
+    )
+    state_url: str = _setting(
+        "Keys and the ledger of erasures, outside of the store and its backups: as archive_url. A bucket for replicas.",
+        default="file://<home>",
+    )
+    master_key: str = _setting(
+        "What users' keys are wrapped with: file:<path>, command:<command>, or 32 bytes in base64.",
+        default="file:<home>/keys/master.key, made when it is first needed",
+        secret=True,
+    )
+    timezone: str = _setting("The time zone of the schedule, such as Europe/Berlin.", "UTC")
+    sweep_load: float = _number("The part of the time that a sweep may be busy, from 0.01 to 1.", 1.0, 0.01, 1)
+    clock_tolerance_days: float = _number(
+        "How far a clock may be ahead of what the store has seen before what cannot be undone waits.", 3.0, 1, 36_500
+    )
+    pool_size: int = _number("The most connections to PostgreSQL that one process holds.", 16, 1, 1_000)
+    prepare: bool = _switch("no prepares no statements on PostgreSQL, for a PgBouncer before 1.21.", on=True)
+    distribute: bool = _switch("yes spreads new tables over a Citus cluster.", on=False)
+    busy_seconds: float = _number("How long a write waits for other processes before it gives up.", 60.0, 0)
+    request_bytes: int = _number(
+        "The largest request that the service takes, in MiB.", 32, 0.001, unit=MIB, name="request_mib"
+    )
+    request_seconds: float = _number("How long a request may take before its answer begins.", 30.0, 0.001)
+    rate_per_second: float = _number(
+        "How many requests of one API key (or address, without a key) are answered each second; 0: any.", 200.0, 0
+    )
+    requests_at_once: int = _number("How many requests one process answers at the same time.", 500, 1)
+    connections: int = _number(
+        "The most connections that one process has; fewer, where it may not open so many files.", 1_000, 1
+    )
+    head_seconds: float = _number("How long a connection may take to send the head of a request.", 10.0, 0.001)
 
     def cold_url(self) -> str:
         """Where cold storage is."""
@@ -147,6 +157,13 @@ class Settings:
     def master_path(self) -> Path:
         """Where the master key is, if it is not said."""
         return self.home / "keys" / "master.key"
+
+
+#: Every setting, by its name.
+SETTINGS: Final = tuple(
+    Setting(one.metadata.get("name") or one.name, one.metadata["default"], one.metadata["meaning"])
+    for one in fields(Settings)
+)
 
 
 class Given(NamedTuple):
@@ -178,32 +195,14 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
     """The settings in force."""
     given = {name: found.value for name, found in given_settings(environ, url=url, home=home).items()}
     folder = _path(given.get("home") or platformdirs.user_data_dir("holdfast", appauthor=False), "home")
-    return Settings(
-        home=folder,
-        url=given.get("url") or f"sqlite:///{folder / 'holdfast.db'}",
-        embedder=given.get("embedder", "static"),
-        summarizer=given.get("summarizer", "extractive"),
-        index_bytes=int(_number("index_mib", given, 512, least=1) * MIB),
-        max_content_bytes=int(_number("max_content_bytes", given, MAX_CONTENT_BYTES, least=1)),
-        busy_seconds=_number("busy_seconds", given, 60, least=0),
-        archive_url=given.get("archive_url", ""),
-        timezone=given.get("timezone", "UTC"),
-        sweep_load=_number("sweep_load", given, 1, least=0.01, most=1),
-        clock_tolerance_days=_number("clock_tolerance_days", given, 3, least=1, most=36_500),
-        short_term_url=given.get("short_term_url", ""),
-        pool_size=int(_number("pool_size", given, 16, least=1, most=1_000)),
-        distribute=_yes("distribute", given, "no"),
-        prepare=_yes("prepare", given, "yes"),
-        state_url=given.get("state_url", ""),
-        backup_url=given.get("backup_url", ""),
-        master_key=given.get("master_key", ""),
-        request_bytes=int(_number("request_mib", given, 32, least=0.001) * MIB),
-        request_seconds=_number("request_seconds", given, 30, least=0.001),
-        rate_per_second=_number("rate_per_second", given, 200, least=0),
-        requests_at_once=int(_number("requests_at_once", given, 500, least=1)),
-        connections=int(_number("connections", given, 1_000, least=1)),
-        head_seconds=_number("head_seconds", given, 10, least=0.001),
-    )
+    values: dict[str, Any] = {}
+    for setting, one in zip(SETTINGS, fields(Settings), strict=True):
+        try:
+            if setting.name in given:
+                values[one.name] = one.metadata.get("read", str)(given[setting.name])
+        except ValueError as problem:
+            raise InvalidSettingsError(f"HOLDFAST_{setting.name.upper()} {problem}") from None
+    return Settings(**{"url": f"sqlite:///{folder / 'holdfast.db'}", **values, "home": folder})
 
 
 def without_password(text: str) -> str:
@@ -259,22 +258,3 @@ def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
     if unknown := sorted(set(values) - known):
         raise InvalidSettingsError(f"{path} has unknown settings {unknown}; known are: {', '.join(sorted(known))}")
     return path, values
-
-
-def _yes(name: str, given: Mapping[str, str], default: str) -> bool:
-    text = given.get(name, default).lower()
-    if text not in {"yes", "true", "1", "no", "false", "0"}:
-        raise InvalidSettingsError(f"HOLDFAST_{name.upper()} must be yes or no, not {text!r}")
-    return text in {"yes", "true", "1"}
-
-
-def _number(name: str, given: Mapping[str, str], default: float, *, least: float, most: float = float("inf")) -> float:
-    text = given.get(name, "")
-    try:
-        number = float(text) if text else float(default)
-    except ValueError:
-        number = float("nan")
-    if not least <= number <= most or number == float("inf"):
-        bounds = f"of at least {least:g}" if most == float("inf") else f"from {least:g} to {most:g}"
-        raise InvalidSettingsError(f"HOLDFAST_{name.upper()} must be a number {bounds}, not {text!r}")
-    return number
