@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 from holdfast.core.audit import Action, Event, current_actor
 from holdfast.core.decisions import Hold, Life
 from holdfast.core.errors import RulesChangedError
-from holdfast.core.packs import VERSION
 from holdfast.core.records import HISTORY, Scope, Subject, Terms
 from holdfast.core.rules import (
     DEFAULTS,
@@ -31,7 +30,7 @@ from holdfast.core.rules import (
     terms_to_dict,
 )
 from holdfast.core.values import to_json
-from holdfast.installation import is_newer
+from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.rows import KINDS, all_keys
