@@ -28,7 +28,7 @@ import numpy as np
 
 from holdfast import Holdfast
 from holdfast.core.records import Keeping, Move, Outcome, State, Subject
-from holdfast.recall.compaction import compact
+from holdfast.recall.passages import compact
 
 _CUT = 5
 #: So many single messages are asked for, so that they come from more than ``_CUT`` sessions.

@@ -11,10 +11,9 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import InvalidContentError, InvalidInputError
 from holdfast.core.records import Fact, MemoryType, Record, Scope
 from holdfast.core.values import MAX_CONTENT_BYTES, MAX_JSON_VALUES, MAX_METADATA_BYTES
-from holdfast.recall import terms
+from holdfast.recall import summaries, terms
 from holdfast.recall.passages import INDEXED_CHARS, MAX_PASSAGES, split_record
-from holdfast.recall.summaries import extractive
-from holdfast.recall.summaries.extractive import READ_CHARS, ExtractiveSummarizer
+from holdfast.recall.summaries import READ_CHARS, ExtractiveSummarizer
 from holdfast.storage.relational import attachments
 
 _RNG = random.Random(3)
@@ -96,12 +95,12 @@ def test_a_summary_is_made_of_the_beginning_and_the_end(monkeypatch: pytest.Monk
         read.append(len(text))
         return terms.tokenize(text)
 
-    monkeypatch.setattr(extractive, "tokenize", tokenize)
+    monkeypatch.setattr(summaries, "tokenize", tokenize)
     texts = [f"Ann: I met Bob{number} in Lisbon on day {number}." for number in range(100_000)]
     summary = ExtractiveSummarizer().summarize(texts, max_chars=500)
     assert "Bob" in summary
     assert sum(read) <= 12 * READ_CHARS, "each sentence is looked at a few times"
-    chosen = extractive._within(texts)
+    chosen = summaries._within(texts)
     assert (chosen[0], chosen[-1]) == (texts[0], texts[-1])
     assert sum(map(len, chosen)) <= READ_CHARS
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.core.filters import _OPERATORS, parse
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
-from holdfast.recall.batches import Batch
+from holdfast.recall.arrays import Batch
 from holdfast.recall.metadata_columns import MetadataColumns
 from recall import naive
 

@@ -14,9 +14,8 @@ from holdfast.core.records import TYPES, Encoding, MemoryType, Record, Scope, St
 from holdfast.core.values import to_json
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
-from holdfast.recall.compaction import compact, expand
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.passages import split_record, split_summary
+from holdfast.recall.passages import compact, expand, split_record, split_summary
 from recall.test_passages import SENTENCE, episode
 
 

@@ -25,9 +25,8 @@ from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, Invali
 from holdfast.installation import install_command
 from holdfast.ports.feed import Embedder
 from holdfast.recall.embedders import open_embedder
-from holdfast.recall.embedders.openai import MAX_CHARS, MAX_INPUTS
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.model_service import ATTEMPTS
+from holdfast.recall.model_service import ATTEMPTS, MAX_CHARS, MAX_INPUTS
 from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
 STATIC = StaticEmbedder()

@@ -14,9 +14,8 @@ from bench.speed import questions, sentences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.recall.embedders import static
+from holdfast.recall.embedders import clean_text, static
 from holdfast.recall.embedders.static import MAX_CHARS, Pieces, StaticEmbedder, read_pieces
-from holdfast.recall.embedders.unit_vectors import clean_text
 
 FILE = static._package_folder() / static._TOKENIZER
 TOKENS = 32_000

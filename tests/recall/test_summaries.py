@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from effort import times
 from holdfast.core.errors import InvalidInputError, InvalidSettingsError, SummarizerError, SummarizerUnavailableError
 from holdfast.ports.feed import Summarizer
-from holdfast.recall.summaries import open_summarizer
-from holdfast.recall.summaries.extractive import ExtractiveSummarizer
-from holdfast.recall.summaries.sentences import shorten, split_label, split_sentences
+from holdfast.recall.summaries import ExtractiveSummarizer, open_summarizer, shorten, split_label, split_sentences
 from recall.scripted_service import Reply, Request, ScriptedService, json_reply, scripted_service
 
 SUMMARIZER = ExtractiveSummarizer()

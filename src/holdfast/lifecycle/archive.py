@@ -55,8 +55,8 @@ from holdfast.ports.objects import ObjectStore, Pack, PackStore
 from holdfast.ports.records import RecordStore
 from holdfast.ports.subjects import is_tombstone
 from holdfast.ports.work import Lease
-from holdfast.recall.compaction import compact
-from holdfast.recall.summaries.sentences import shorten
+from holdfast.recall.passages import compact
+from holdfast.recall.summaries import shorten
 
 _log = logging.getLogger("holdfast.archive")
 #: A pack smaller than this is written anew together with what its subject archives next.

@@ -19,8 +19,7 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
-from holdfast.recall.arrays import GrowingArray, dot
-from holdfast.recall.batches import Batch
+from holdfast.recall.arrays import Batch, GrowingArray, dot
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import MAX_RECORDS, Postings
 from holdfast.recall.ranking import Floats, Ints

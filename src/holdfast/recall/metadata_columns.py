@@ -18,8 +18,7 @@ import numpy.typing as npt
 from holdfast.core.clock import check_deadline, watch
 from holdfast.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
 from holdfast.core.records import MemoryType
-from holdfast.recall.arrays import GrowingArray
-from holdfast.recall.batches import Batch
+from holdfast.recall.arrays import Batch, GrowingArray
 
 Mask = npt.NDArray[np.bool_]
 _RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}

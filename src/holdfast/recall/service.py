@@ -20,11 +20,9 @@ from holdfast.core.records import TYPES, Encoding, Kind, MemoryType, Message, Re
 from holdfast.core.values import to_json
 from holdfast.ports.feed import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors
 from holdfast.recall import terms
-from holdfast.recall.arrays import no_garbage_collection, release_free_memory
-from holdfast.recall.batches import Batch
-from holdfast.recall.compaction import compact
+from holdfast.recall.arrays import Batch, no_garbage_collection, release_free_memory
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
-from holdfast.recall.passages import split_record
+from holdfast.recall.passages import compact, split_record
 
 _log = logging.getLogger("holdfast.recall")
 #: After the embedder has failed, it is not asked for so long.

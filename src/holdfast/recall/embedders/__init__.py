@@ -6,12 +6,15 @@ Each module is imported when its embedder is chosen, so that the default costs n
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
 from holdfast.installation import missing_extra
-from holdfast.ports.feed import Embedder
-from holdfast.recall.model_service import open_service
+from holdfast.ports.feed import Embedder, Vectors
 from holdfast.settings import without_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
@@ -38,16 +41,15 @@ def open_embedder(setting: str) -> Embedder:
             _require("onnxruntime", extra="onnx")
             return OnnxEmbedder(Path(folder).expanduser())
         case ("fastembed", _, model) if model:
-            from holdfast.recall.embedders.fast import FastEmbedder  # noqa: PLC0415
+            from holdfast.recall.embedders.onnx import FastEmbedder  # noqa: PLC0415
 
             _require("fastembed", extra="fastembed")
             return FastEmbedder(model)
-        case ("openai", _, text) if service := open_service(
-            text, failed=EmbedderError, unavailable=EmbedderUnavailableError
-        ):
-            from holdfast.recall.embedders.openai import OpenAIEmbedder  # noqa: PLC0415
+        case ("openai", _, text):
+            from holdfast.recall.model_service import OpenAIEmbedder, open_service  # noqa: PLC0415
 
-            return OpenAIEmbedder(service)
+            if service := open_service(text, failed=EmbedderError, unavailable=EmbedderUnavailableError):
+                return OpenAIEmbedder(service)
     raise InvalidSettingsError(
         f"HOLDFAST_EMBEDDER={quote(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
     )
@@ -63,3 +65,46 @@ def _require(package: str, *, extra: str) -> None:
     """Raise ``MissingExtraError`` unless ``package`` is installed; it is not imported."""
     if importlib.util.find_spec(package) is None:
         raise missing_extra("this embedder", extra)
+
+
+def unit_rows(raw: Any, *, count: int, dim: int | None, source: str) -> Vectors:
+    """``raw`` as ``count`` float32 rows of unit length (rows of zeros stay zeros).
+
+    Raises ``EmbedderError``, naming ``source``, unless it is a table of finite numbers, of that many rows and, where
+    ``dim`` is known, of that width.
+    """
+    try:
+        table = np.asarray(raw, np.float64)
+    except (TypeError, ValueError) as error:
+        raise EmbedderError(f"{source} gave something that is no table of numbers: {error}") from error
+    if table.ndim != 2 or len(table) != count or table.shape[1] == 0:
+        raise EmbedderError(f"{source} gave vectors of shape {table.shape} for {count} texts")
+    if dim is not None and table.shape[1] != dim:
+        raise EmbedderError(
+            f"{source} gave vectors of {table.shape[1]} dimensions where it gave {dim} before; was the model changed?"
+        )
+    if not np.isfinite(table).all():
+        raise EmbedderError(f"{source} gave vectors with numbers that are not finite")
+    largest = np.abs(table).max(axis=1, keepdims=True)  # scaled by it first, so that no square leaves the range
+    table /= np.where(largest > 0, largest, 1)
+    lengths = np.linalg.norm(table, axis=1, keepdims=True)
+    unit: Vectors = (table / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
+
+
+def clean_text(text: str, max_chars: int) -> str:
+    """The first ``max_chars`` characters of ``text``, stripped; what UTF-8 cannot carry becomes ``?``."""
+    return text[:max_chars].strip().encode("utf-8", "replace").decode()
+
+
+def embed_filled(
+    texts: Sequence[str], max_chars: int, embed: Callable[[list[str]], Vectors], dim: Callable[[], int]
+) -> Vectors:
+    """A row for each text: what ``embed`` gives for the cleaned ones that are not empty, and zeros for the others."""
+    cleaned = [clean_text(text, max_chars) for text in texts]
+    filled = [row for row, text in enumerate(cleaned) if text]
+    found = embed([cleaned[row] for row in filled]) if filled else None
+    rows = np.zeros((len(texts), dim()), np.float32)
+    if found is not None:
+        rows[filled] = found
+    return rows

@@ -1,4 +1,6 @@
-"""Embeddings from a folder with an ONNX model, as sentence-transformers and most model hubs lay them out."""
+"""Embeddings by models on this machine: from a folder with an ONNX model, as sentence-transformers and most model hubs
+lay them out, and from the models that the ``fastembed`` package knows.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.core.errors import EmbedderError, HoldfastError, InvalidSettingsError
+from holdfast.core.errors import (
+    EmbedderError,
+    EmbedderUnavailableError,
+    HoldfastError,
+    InvalidSettingsError,
+    MissingExtraError,
+)
 from holdfast.installation import missing_extra
 from holdfast.ports.feed import Vectors
-from holdfast.recall.embedders.unit_vectors import clean_text, unit_rows
+from holdfast.recall.embedders import clean_text, embed_filled, unit_rows
 
 MAX_CHARS = 65_536
 """How much of a text reaches the tokenizer; the model's own limit of tokens comes on top."""
@@ -32,6 +40,7 @@ _DEFAULT_LENGTH = 256
 _NO_LENGTH = 1_000_000  # some configurations say 1e30 for "none"
 _POOLED = ("sentence_embedding", "sentence_embeddings", "text_embeds", "embeddings")
 _BATCH = 32
+_FAST_BATCH = 64
 _BATCH_TOKENS = 16_384  # bounds the memory of models that read long texts
 _SAMPLES = 32
 _SAMPLE_BYTES = 65_536
@@ -231,3 +240,71 @@ def _digest(paths: Sequence[Path]) -> str:
                 file.seek(start)
                 digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()[:12]
+
+
+class FastEmbedder:
+    """A model by the name that fastembed gives it, on this machine's processor.
+
+    fastembed itself downloads a model that is not in its cache (``FASTEMBED_CACHE_PATH``), at the first ``embed``. Only
+    asking for ``dim`` imports fastembed before that.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._name = model
+        self._lock = threading.Lock()
+        self._dim: int | None = None
+        self._model: Any = None
+
+    @property
+    def id(self) -> str:
+        return f"fastembed:{self._name}"
+
+    @property
+    def dim(self) -> int:
+        if self._dim is None:
+            self._dim = _known_dim(self._name)
+        return self._dim
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return embed_filled(texts, MAX_CHARS, self._embed, lambda: self.dim)
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        dim, model = self.dim, self._model or self._load()
+        try:
+            raw = list(model.embed(texts, batch_size=_FAST_BATCH))
+        except Exception as error:  # fastembed and onnxruntime promise no narrower class
+            raise EmbedderError(f"{self.id} could not embed {len(texts)} texts: {error}") from error
+        return unit_rows(raw, count=len(texts), dim=dim, source=self.id)
+
+    def _load(self) -> Any:
+        with self._lock:
+            if self._model is None:
+                try:
+                    self._model = _import_fastembed().TextEmbedding(model_name=self._name)
+                except MissingExtraError:
+                    raise
+                except Exception as error:
+                    raise EmbedderUnavailableError(
+                        f"fastembed could not load {self._name!r} ({error}); it downloads a model at its first use: "
+                        "check the network, or put the model into the folder that FASTEMBED_CACHE_PATH names"
+                    ) from error
+            return self._model
+
+
+def _import_fastembed() -> Any:
+    try:
+        import fastembed  # noqa: PLC0415  (optional, and slow to import)
+    except ImportError as error:
+        raise missing_extra("the fastembed embedder", "fastembed") from error
+    return fastembed
+
+
+def _known_dim(name: str) -> int:
+    models = _import_fastembed().TextEmbedding.list_supported_models()
+    dims = {model["model"].lower(): int(model["dim"]) for model in models}
+    try:
+        return dims[name.lower()]
+    except KeyError:
+        raise InvalidSettingsError(
+            f"fastembed has no model {name!r}; it has {', '.join(sorted(dims))}; or give a folder: onnx:/path/to/folder"
+        ) from None

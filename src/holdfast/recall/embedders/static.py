@@ -25,7 +25,7 @@ import numpy.typing as npt
 from holdfast.core.clock import watch
 from holdfast.core.errors import EmbedderError
 from holdfast.ports.feed import Vectors
-from holdfast.recall.embedders.unit_vectors import clean_text
+from holdfast.recall.embedders import clean_text
 
 MAX_CHARS = 65_536
 """How much of a text is embedded; the rest of a longer one does not count."""

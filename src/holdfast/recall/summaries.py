@@ -1,17 +1,195 @@
-"""Summaries without a language model: the sentences that say the most, and the words that they leave out."""
+"""Summarizers, chosen by one setting. The one without a language model takes the sentences that say the most, and the
+words that they leave out.
+"""
 
 from __future__ import annotations
 
 import heapq
 import re
+import unicodedata
 from bisect import bisect, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from holdfast.core.errors import InvalidInputError
-from holdfast.recall.summaries.sentences import Sentence, shorten, split_label, split_sentences
-from holdfast.recall.terms import tokenize
+from holdfast.core.errors import (
+    InvalidInputError,
+    InvalidSettingsError,
+    SummarizerError,
+    SummarizerUnavailableError,
+    quote,
+)
+from holdfast.ports.feed import Summarizer
+from holdfast.recall.terms import read_words, tokenize
+from holdfast.settings import without_password
+
+ACCEPTED = "extractive, openai:<model>@<base_url>"
+"""The forms of the setting, for messages and references."""
+
+EXTRACTIVE = "extractive"
+"""The one that needs no service."""
+
+_TIMEOUT = 120.0  # seconds: a model writes for longer than it embeds
+
+_END: Final = re.compile(
+    r"""[.!?…]+["'”’»)\]*_]*(?=\s)"""  # Latin, Cyrillic, Greek: a space must follow
+    r"""|[。！？｡]+["'”’」』）]*"""  # Chinese and Japanese: nothing need follow
+    r"""|[।॥؟۔]+["'”’)]*(?=\s|$)"""  # Indic, Arabic, Urdu
+)
+_LABEL: Final = re.compile(r"(?P<label>[^\W\d_][^:\n]{0,39}):[ \t]+(?=\S)")
+_LABEL_WORDS: Final = 4
+_BEFORE_DOT: Final = re.compile(r"(\S+)\.$")
+_ABBREVIATIONS: Final = frozenset(
+    re.findall(
+        r"\S+", "mr mrs ms dr prof st mt vs e.g i.e no nr fig approx dept jr sr z.b d.h bzw ca sra dra mme cf al"
+    )
+)
+_CLAUSE_END: Final = re.compile(r"[,;:–—](?=\s)|[，；：、]|\s")
+_UNSPACED: Final = re.compile(  # Thai, Lao, Myanmar, Khmer; kana, Han and their punctuation
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff65\U00020000-\U0003ffff]"
+)
+_JOINERS: Final = "\u200d\ufe0f\ufe0e"
+
+
+class Sentence(NamedTuple):
+    """A piece of one text."""
+
+    place: int
+    """Which of the texts it comes from."""
+    text: str
+    glue: str
+    """What stood before it, after the piece before: a line break, a space, or nothing."""
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Who speaks, where a text begins with a name and a colon (``Ann: Hello``), and the rest; or an empty name."""
+    match = _LABEL.match(text)
+    if match is None or len(match["label"].split()) > _LABEL_WORDS:
+        return "", text
+    return match["label"], text[match.end() :]
+
+
+def split_sentences(text: str, place: int, longest: int) -> Iterator[Sentence]:
+    """The sentences of a text in order; each line ends one, and one over ``longest`` characters comes in parts.
+
+    Lines without a letter or digit (rules, fences) are left out.
+    """
+    for line in text.splitlines():
+        glue = "\n"
+        for sentence in _of_line(line):
+            for part in _parts(sentence, longest):
+                if any(character.isalnum() for character in part):
+                    yield Sentence(place, part.strip(), glue)
+                    glue = ""
+                if part[-1].isspace():
+                    glue = glue or " "
+
+
+def shorten(text: str, length: int) -> str:
+    """The beginning of ``text``, at most ``length`` characters, ending with a whole word.
+
+    It ends between two characters as a reader sees them (with their accents, joined signs and modifiers) in scripts
+    that put no spaces between words, and where the first word alone is longer.
+    """
+    text = text.lstrip()
+    if len(text) <= length:
+        return text
+    cut = _last(text, length, _may_break) or _last(text, length, lambda text, at: not _continues(text, at)) or length
+    return text[:cut].rstrip()
+
+
+def _of_line(line: str) -> Iterator[str]:
+    """The sentences of a line, each with the white space after it."""
+    start = 0
+    for match in _END.finditer(line):
+        end = match.end()
+        while end < len(line) and line[end].isspace():
+            end += 1
+        inside = line[end : end + 1].islower() or _is_abbreviation(
+            line[max(start, match.start() - 40) : match.start() + 1]
+        )
+        if match[0][0] == "." and inside:
+            continue
+        yield line[start:end]
+        start = end
+    if line[start:].strip():
+        yield line[start:]
+
+
+def _is_abbreviation(text: str) -> bool:
+    """Whether the dot that ends ``text`` belongs to its last word: ``Dr.``, an initial, the number of a list's item."""
+    match = _BEFORE_DOT.search(text)
+    if match is None:
+        return False
+    word = match[1].lstrip("(\"'").lower()
+    initial = len(word) == 1 and word.isalpha()
+    numbering = word.isdecimal() and len(word) <= 2 and not text[: match.start()].strip()
+    return word in _ABBREVIATIONS or initial or numbering
+
+
+def _parts(sentence: str, longest: int) -> Iterator[str]:
+    """``sentence`` in parts of at most ``longest`` characters and the white space after them.
+
+    A part ends with a clause where there is one, else with a word; a longer word stays whole.
+    """
+    sentence = sentence.lstrip()
+    while len(sentence.rstrip()) > longest:
+        ends = [match.end() for match in _CLAUSE_END.finditer(sentence, longest // 2, longest)]
+        clauses = [end for end in ends if not sentence[end - 1].isspace()]
+        end = (clauses or ends)[-1] if ends else _last(sentence, longest, _may_break) or _next(sentence, longest)
+        rest = sentence[end:].lstrip()
+        yield sentence[: len(sentence) - len(rest)]
+        sentence = rest
+    if sentence:
+        yield sentence
+
+
+def _last(text: str, at: int, fits: Callable[[str, int], bool]) -> int:
+    """The last place at or before ``at`` that ``fits``; 0 if there is none."""
+    while at > 0 and not fits(text, at):
+        at -= 1
+    return at
+
+
+def _next(text: str, at: int) -> int:
+    """The first place after ``at`` where a line may break, or the end."""
+    while at < len(text) and not _may_break(text, at):
+        at += 1
+    return at
+
+
+def _may_break(text: str, at: int) -> bool:
+    """Whether words end before ``at``: at white space, or between two characters of an unspaced script."""
+    if text[at].isspace() or text[at - 1].isspace():
+        return True
+    return bool(_UNSPACED.match(text, at - 1)) and not _continues(text, at)
+
+
+def _continues(text: str, at: int) -> bool:
+    """Whether the character at ``at`` belongs to the one before it."""
+    character, before = text[at], text[at - 1]
+    return (
+        unicodedata.category(character) in {"Mn", "Mc", "Me", "Sk"}
+        or character in _JOINERS
+        or before == "\u200d"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"  # skin tones
+        or (_is_flag_letter(character) and _letters_before(text, at) % 2 == 1)  # flags are pairs of letters
+        or "\udc00" <= character <= "\udfff"
+        or "\u1160" <= character <= "\u11ff"  # Hangul written in parts
+    )
+
+
+def _is_flag_letter(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _letters_before(text: str, at: int) -> int:
+    """How many flag letters stand right before ``at``."""
+    start = at
+    while start > 0 and _is_flag_letter(text[start - 1]):
+        start -= 1
+    return at - start
+
 
 # Chosen on English chats, by how well each is found by its summary. What decides there are the list of common words,
 # the line of words left out and the worth of names, in this order; the rest moves the result by about a point.
@@ -30,31 +208,38 @@ READ_CHARS: Final = 65_536
 _OPENING: Final = re.compile(r".{1,20}?(?:[,;:–—]\s+|\s-\s+)")  # short: a longer one may change what the rest means
 _ALSO: Final = "Also: "
 
-_COMMON_WORDS: Final = """
-a an the and or but if so as at by for from in into of off on onto out over to up with without about after again before
-between down during through under until than then that this these those there here because while since though although
-i you he she it we they me him her us them my your his its our their mine yours myself yourself be am is are was were
-been being do does did done doing have has had having can could will would shall should may might must not no nor
-yes yeah yep yup nope ok okay well oh ah hey hi hello wow thanks thank please sorry bye goodbye welcome lol haha hmm aww
-congrats congratulations cheers agree exactly indeed maybe perhaps probably actually honestly literally basically
-just really very too also even still only more most much many some any all both each every few lot lots kind sort bit
-thing things something anything everything nothing what when where which who whom whose why how
-get got getting go going goes went gone come came coming make makes made making know knows knew think thought say says
-said see saw seen look looks looking feel feels felt let want wants need needs take takes took give gives gave keep try
-tried hear heard tell told talk mean sound sounds hope guess seem seems happen happened find found wait
-good great nice cool awesome amazing incredible fantastic wonderful exciting excited interesting glad sure stuff right
-way time like one ll ve re don didn doesn isn wasn won haven couldn wouldn shouldn aren weren hasn gonna wanna gotta
-ever never always now around away back such own same other another totally definitely absolutely pretty super happy fun
-best better new long day
-der die das und oder aber ist sind war ich du er sie wir ihr ein eine einen nicht mit auf für von zu im den dem auch
-hallo wie geht ja nein gut danke bitte bonjour merci oui non ça hola gracias sí bueno
-le la les un une des et ou mais est sont je tu il elle nous vous ils ne pas que qui dans pour sur avec ce cette
-el los las una y o pero es son yo ella nosotros no que en para con por su mi lo se muy más
-"""
-_COMMON_TERMS: Final = frozenset(tokenize(_COMMON_WORDS))
+_COMMON_TERMS: Final = frozenset(tokenize(" ".join(read_words("filler_words.txt"))))
 _NAME: Final = re.compile(r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*")
 _WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]|(?<=\d)[,:](?=\d))*(?<=[^\W_])")
 _FIRST_PERSON: Final = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b")
+
+
+def open_summarizer(setting: str) -> Summarizer:
+    """The summarizer that ``setting`` names; nothing is asked before it is used.
+
+    - ``extractive``: the texts' own sentences, on this machine, the default;
+    - ``openai:gpt-4o-mini@https://api.openai.com/v1``: an OpenAI-compatible service, with the key in
+      ``HOLDFAST_OPENAI_API_KEY`` or ``OPENAI_API_KEY``, if it needs one.
+
+    Raises ``InvalidSettingsError`` for anything else.
+    """
+    kind, _, text = setting.strip().partition(":")
+    if setting.strip() == EXTRACTIVE:
+        return ExtractiveSummarizer()
+    if kind == "openai":
+        from holdfast.recall.model_service import LlmSummarizer, open_service  # noqa: PLC0415
+
+        asked = {"failed": SummarizerError, "unavailable": SummarizerUnavailableError}
+        if service := open_service(text, **asked, timeout=_TIMEOUT):
+            return LlmSummarizer(service)
+    raise InvalidSettingsError(f"{quote(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
+
+
+def join_texts(texts: Sequence[str], max_chars: int) -> str:
+    """The texts in one, without what is empty; ``InvalidInputError`` where a summary is to have no characters."""
+    if max_chars < 1:
+        raise InvalidInputError(f"max_chars is {max_chars}; a summary needs at least 1 character")
+    return "\n".join(stripped for text in texts if (stripped := text.strip()))
 
 
 class ExtractiveSummarizer:
@@ -71,10 +256,8 @@ class ExtractiveSummarizer:
     """
 
     def summarize(self, texts: Sequence[str], *, max_chars: int) -> str:
-        if max_chars < 1:
-            raise InvalidInputError(f"max_chars is {max_chars}; a summary needs at least 1 character")
         texts = _within(texts)
-        whole = "\n".join(stripped for text in texts if (stripped := text.strip()))
+        whole = join_texts(texts, max_chars)
         if len(whole) <= max_chars:
             return whole
         for_words = int(max_chars * _WORDS_SHARE)
