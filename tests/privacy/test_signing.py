@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import InvalidInputError, MasterKeyError, ObjectDamagedError
-from holdfast.privacy.keys.keyring import Keyring, open_keyring
+from holdfast.privacy.keys.keyring import Keyring, open_keyring, rotate_master
 from holdfast.privacy.keys.master import MasterKey, begin_change, end_change, master_file, read_master
-from holdfast.privacy.keys.rotation import rotate_master
 from holdfast.privacy.keys.signatures import SigningKeys, is_signature, public_id, public_pem, read_public
 from holdfast.storage.objects import open_objects
 

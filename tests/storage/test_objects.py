@@ -40,10 +40,9 @@ from holdfast.core.errors import (
     ObjectStoreUnavailableError,
 )
 from holdfast.storage.objects import ObjectStore, open_objects
-from holdfast.storage.objects import locks as folder_locks
+from holdfast.storage.objects import disk as folder_locks
 from holdfast.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
-from holdfast.storage.objects.clients import PATIENCE, Patience
-from holdfast.storage.objects.errors import explain
+from holdfast.storage.objects.client import PATIENCE, Patience, explain
 from holdfast.storage.objects.local import INCOMING
 from holdfast.storage.objects.remote import RemoteObjects
 from holdfast.storage.objects.urls import read_place
@@ -252,7 +251,7 @@ def test_a_folder_that_may_not_be_written_is_said_and_can_be_read(shared: Path) 
     shared.chmod(0o555)
     script = """
         store, new = open_objects(argv[0]), open_objects(argv[0] + "/deeper")
-        import holdfast.storage.objects.probe
+        import holdfast.storage.objects.checks
         if os.geteuid() == 0:
             os.setgid(65_534)
             os.setuid(65_534)

@@ -22,7 +22,7 @@ from holdfast.core.errors import (
 )
 from holdfast.storage.objects import ObjectStore
 from holdfast.storage.objects.chunks import PART_BYTES
-from holdfast.storage.objects.clients import Patience
+from holdfast.storage.objects.client import Patience
 from holdfast.storage.objects.remote import RemoteObjects
 from holdfast.storage.objects.urls import read_place
 

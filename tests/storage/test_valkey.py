@@ -27,8 +27,7 @@ from holdfast.core.errors import StoreAwayError, StoreReadOnlyError
 from holdfast.core.records import Scope
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey import open_short_term
-from holdfast.storage.valkey.keys import agent_keys, named_keys, session_keys, user_key
-from holdfast.storage.valkey.short_term import ValkeyShortTerm
+from holdfast.storage.valkey.short_term import ValkeyShortTerm, agent_keys, named_keys, session_keys, user_key
 from storage.wire import Relay, agrees, cluster_node, free_port, listening, own_client, two_nodes, uses, wait_until
 
 _people = itertools.count()

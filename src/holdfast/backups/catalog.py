@@ -14,19 +14,21 @@ from holdfast.backups.format import (
     PACKS,
     SEGMENTS,
     Doc,
+    Frame,
+    FrameDamagedError,
     Held,
     Manifest,
     backup_of,
     is_backup_id,
     manifest_name,
     part_name,
+    read_frames,
     read_index,
     read_manifest,
     read_signed,
     sign_document,
     trial_name,
 )
-from holdfast.backups.frames import Frame, FrameDamagedError, read_frames
 from holdfast.core.clock import SKEW
 from holdfast.core.errors import (
     HoldfastError,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from holdfast.backups.format import Sort
-from holdfast.backups.frames import ROWS, Frame, write_frame
+from holdfast.backups.format import ROWS, Frame, Sort, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
 from holdfast.core.records import COUNT_BITS, DURABLE, LAST_KIND, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader

@@ -13,8 +13,7 @@ from typing import Any
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Snapshot, check_frame
-from holdfast.backups.format import PACKS, Doc, Manifest
-from holdfast.backups.frames import Frame
+from holdfast.backups.format import PACKS, Doc, Frame, Manifest
 from holdfast.core.errors import NotFoundError, StoreTooNewError
 from holdfast.core.records import MemoryType, Subject
 from holdfast.installation import upgrade_command

@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.errors import InvalidSettingsError, MasterKeyError, StoreFullError
 from holdfast.privacy.keys.encryption import KEY_BYTES
-from holdfast.storage.objects.disk import NO_ROOM, sync_folder
-from holdfast.storage.objects.locks import locked
+from holdfast.storage.objects.disk import NO_ROOM, locked, sync_folder
 
 SETTING: Final = "HOLDFAST_MASTER_KEY"
 _SECONDS: Final = 30

@@ -19,9 +19,11 @@ from holdfast.core.errors import (
     StorageError,
     StoreFullError,
 )
+from holdfast.storage.objects.checks import check_conditions, check_name, check_prefix, is_name, tag_content, try_out
 from holdfast.storage.objects.chunks import Source
 from holdfast.storage.objects.disk import (
     NO_ROOM,
+    locked,
     make_folder,
     name_file,
     new_file,
@@ -30,10 +32,6 @@ from holdfast.storage.objects.disk import (
     sync_folder,
     write_synced,
 )
-from holdfast.storage.objects.locks import locked
-from holdfast.storage.objects.names import check_name, check_prefix, is_name
-from holdfast.storage.objects.probe import try_out
-from holdfast.storage.objects.tags import check_conditions, tag_content
 
 #: Where objects are written before they have their name. A name has no leading dot, so none can be one of these.
 INCOMING: Final = ".incoming"

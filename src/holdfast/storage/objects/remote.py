@@ -17,12 +17,17 @@ from holdfast.core.errors import (
     ObjectStoreUnavailableError,
     StaleError,
 )
+from holdfast.storage.objects.checks import (
+    check_conditions,
+    check_name,
+    check_prefix,
+    is_name,
+    make_tag,
+    read_tag,
+    try_out,
+)
 from holdfast.storage.objects.chunks import PART_BYTES, Source
-from holdfast.storage.objects.clients import PATIENCE, Clients, Patience
-from holdfast.storage.objects.errors import explain, is_panic, read_status, shorten
-from holdfast.storage.objects.names import check_name, check_prefix, is_name
-from holdfast.storage.objects.probe import try_out
-from holdfast.storage.objects.tags import check_conditions, make_tag, read_tag
+from holdfast.storage.objects.client import PATIENCE, Clients, Patience, explain, is_panic, read_status, shorten
 from holdfast.storage.objects.urls import Place, is_loopback
 
 _PAGE: Final = 1_000

@@ -17,8 +17,7 @@ from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.database import Database
-from holdfast.storage.transfer.checksums import Sum
-from holdfast.storage.transfer.postgres import Begun, Mark, PostgresSource, PostgresTarget
+from holdfast.storage.transfer.postgres import Begun, Mark, PostgresSource, PostgresTarget, Sum
 from holdfast.storage.transfer.sqlite import SqliteSource
 from holdfast.storage.transfer.stores import count_rows, schema_versions
 

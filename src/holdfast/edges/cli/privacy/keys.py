@@ -140,7 +140,7 @@ def rotate_key(call: Call, *, new: str | None = None, signing: bool = False) -> 
 
 
 def _rotate(call: Call, new: str | None, now: int) -> dict[str, Any]:
-    from holdfast.privacy.keys.rotation import rotate_master  # noqa: PLC0415 - not needed for --help
+    from holdfast.privacy.keys.keyring import rotate_master  # noqa: PLC0415 - not needed for --help
 
     if not call.has_keys:
         raise NotFoundError(f"there are no keys in {call.state.url}; the first is made when it is needed")
