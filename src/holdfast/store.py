@@ -16,7 +16,7 @@ from holdfast.access.replies import Replies
 from holdfast.backups.catalog import Catalog, describe_last
 from holdfast.backups.lost_keys import Abandoned, LostKeys
 from holdfast.backups.restore import Restored
-from holdfast.backups.service import Backups, Places, backup_jobs
+from holdfast.backups.service import Backups, backup_jobs
 from holdfast.core.audit import PYTHON, Action, Event
 from holdfast.core.clock import Belief
 from holdfast.core.errors import (
@@ -276,7 +276,7 @@ class Store:
                 raise LeaseLostError(f"nothing was done: {self.backing_up.other()}; try again when it is done")
             catalog = Catalog(open_backups(self.settings), self.keys, is_erased)
             cold = open_cold(self.settings)
-            lost = LostKeys(catalog, cold, identity=self.services.identity, is_erased=is_erased)
+            lost = LostKeys(catalog, cold, self.services.identity)
             found = lost.find()
             if found and not confirm:
                 raise ConfirmationNeededError(f"{found.describe()}; nothing was changed", needs=("confirm",))
@@ -383,14 +383,7 @@ class TenantServices:
         self.recycle = Recycle(
             services, tenant, self.registry, now=now, purge=self.maintenance.empty_bin, refresh=refresh
         )
-        self.backups = Backups(
-            base.rows,
-            tenant,
-            Places(partial(open_backups, base.settings), partial(open_cold, base.settings)),
-            state=base.keys,
-            leadership=base.backing_up,
-            host=_BackupHost(base, self),
-        )
+        self.backups = Backups(base.rows, tenant, base.keys, base.backing_up, _BackupHost(base, self))
 
 
 class _BackupHost:
@@ -399,6 +392,7 @@ class _BackupHost:
     def __init__(self, store: Store, tenant: TenantServices) -> None:
         self._store, self._tenant, self._services = store, tenant, store.services
         self.now, self.new_id, self.is_revoked = store.services.now, store.services.new_id, store.is_revoked
+        self.open_backups, self.open_cold = partial(open_backups, store.settings), partial(open_cold, store.settings)
 
     def check_clock(self, now: int, *, confirm: bool) -> Belief:
         if confirm:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from buckets import proxy_before, s3_server, unfinished
+from buckets import proxy_before, s3_server
+from holdfast.backups.create import SEGMENT
 from holdfast.core.errors import ConflictError, InvalidInputError, ObjectMissingError, ObjectStoreError, StaleError
-from holdfast.storage.objects import ObjectStore, open_objects
-from holdfast.storage.objects.chunks import PART_BYTES
+from holdfast.ports.objects import ObjectStore
+from holdfast.storage.objects import open_objects
 
 BAD_NAMES = ["", "/", "/etc/passwd", "..", "../a", "a/../b", "a//b", "a/", "./a", ".incoming/a", "a\\b", "A", "é", "a b", "a\n", "a\x00", "a?b", "a%2e", "x" * 129, "/".join(["x" * 100] * 6)]  # fmt: skip
 _TURNS = itertools.count()
@@ -140,90 +139,6 @@ def test_puts_and_deletes_at_once_lose_nothing_that_was_kept(store: ObjectStore)
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
-
-
-def cut(data: bytes, size: int) -> Iterator[bytes]:
-    return (data[start : start + size] for start in range(0, len(data), size))
-
-
-@pytest.mark.parametrize(
-    ("size", "chunk"),
-    [(0, 1), (1, 1), (70_000, 1_000), (PART_BYTES, PART_BYTES), (PART_BYTES + 1, 1_000_003), (2 * PART_BYTES, 65_536)],
-)
-def test_a_stream_comes_back_byte_for_byte_whatever_its_chunks_were(store: ObjectStore, size: int, chunk: int) -> None:
-    data = os.urandom(size)
-
-    written = store.put_stream("backup/one", cut(data, chunk))
-
-    assert written == (size, hashlib.sha256(data).digest())
-    assert b"".join(store.get_stream("backup/one")) == data
-    assert store.get("backup/one") == data
-    assert list(store.names()) == ["backup/one"]
-
-
-def test_chunks_may_be_empty_and_of_any_kind_of_bytes(store: ObjectStore) -> None:
-    chunks: list[Any] = [b"", b"ab", bytearray(b"cd"), b"", memoryview(b"ef")]
-    store.put_stream("a", chunks)
-
-    assert b"".join(store.get_stream("a")) == b"abcdef"
-
-
-@pytest.mark.parametrize("before", [0, 1, 2 * PART_BYTES + 5])
-@pytest.mark.parametrize(
-    "problem", [RuntimeError("no more"), FileNotFoundError("no more"), KeyboardInterrupt()], ids=repr
-)
-def test_a_stream_that_breaks_off_leaves_what_was_there(
-    store: ObjectStore, url: str, problem: BaseException, before: int, request: pytest.FixtureRequest
-) -> None:
-    store.put("a/kept", b"the old one")
-
-    def chunks() -> Iterator[bytes]:
-        yield from cut(bytes(before), 1024 * 1024)
-        raise problem
-
-    for name in ("a/kept", "a/new"):
-        with pytest.raises(type(problem)) as raised:
-            store.put_stream(name, chunks())
-        assert raised.value is problem
-
-    assert store.get("a/kept") == b"the old one"
-    assert list(store.names()) == ["a/kept"]
-    if url.startswith("s3:"):
-        assert unfinished(request.getfixturevalue("server"), url) == 0
-
-
-def test_a_stream_of_anything_but_bytes_is_refused(store: ObjectStore) -> None:
-    wrong: list[Any] = [b"fine", "text"]
-
-    with pytest.raises(InvalidInputError, match="chunks of bytes, not 'text'"):
-        store.put_stream("a", wrong)
-    assert list(store.names()) == []
-
-
-def test_a_stream_of_a_missing_object_says_so_at_once(store: ObjectStore) -> None:
-    store.put("a/one", b"x")
-
-    for name in ("a/two", "a"):
-        with pytest.raises(ObjectMissingError, match=f"no object {name} "):
-            store.get_stream(name)
-
-
-def test_what_is_read_in_a_stream_is_of_one_writing(store: ObjectStore, url: str) -> None:
-    old, new = (bytes([n]) * (2 * PART_BYTES) for n in (1, 2))
-    store.put_stream("a", [old])
-    reading = store.get_stream("a")
-    read = [next(reading)]
-
-    store.put_stream("a", [new])
-
-    if url.startswith("file:"):
-        assert b"".join([*read, *reading]) == old
-    else:
-        with pytest.raises(StaleError, match="while it was read") as raised:
-            list(reading)
-        assert raised.value.retryable
-        assert old.startswith(read[0])
-    assert b"".join(store.get_stream("a")) == new
 
 
 # --- conditions --------------------------------------------------------------------------------------------------
@@ -376,10 +291,8 @@ def test_what_was_listed_can_be_deleted_while_the_list_goes_on(store: ObjectStor
 def test_a_name_that_could_lead_elsewhere_is_refused(store: ObjectStore, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.put(name, b"x"),
-        lambda: store.put_stream(name, [b"x"]),
         lambda: store.get(name),
         lambda: store.get_with_tag(name),
-        lambda: store.get_stream(name),
         lambda: store.delete(["fine", name]),
     ]
     if name not in ("", "a/"):
@@ -424,19 +337,15 @@ def test_stores_in_one_bucket_do_not_see_each_other(s3: str) -> None:
     assert "side-11/a" in open_objects("s3://archive").names()
 
 
-@pytest.mark.parametrize(
-    "verb", ["put", "create", "replace", "put_stream", "parts", "get", "get_stream", "delete", "names", "check"]
-)
+@pytest.mark.parametrize("verb", ["put", "large", "create", "replace", "get", "delete", "names", "check"])
 def test_a_bucket_that_does_not_exist_is_no_empty_bucket(s3: str, verb: str) -> None:
     store = open_objects("s3://no-such-bucket/prefix", "HOLDFAST_STATE_URL")
     calls: dict[str, Callable[[], object]] = {
         "put": lambda: store.put("a", b"x"),
         "create": lambda: store.put("a", b"x", absent=True),
         "replace": lambda: store.put("a", b"x", match='["tag", null]'),
-        "put_stream": lambda: store.put_stream("a", [b"x"]),
-        "parts": lambda: store.put_stream("a", [bytes(2 * PART_BYTES)]),
+        "large": lambda: store.put("a", bytes(2 * SEGMENT)),
         "get": lambda: store.get("a"),
-        "get_stream": lambda: store.get_stream("a"),
         "delete": lambda: store.delete(["a", "b"]),
         "names": lambda: list(store.names()),
         "check": store.check,

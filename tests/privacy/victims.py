@@ -38,7 +38,7 @@ class Countdown:
         self._left -= 1
 
     def watch(self, holdfast: Holdfast) -> None:
-        for name in ("put", "put_stream", "delete"):
+        for name in ("put", "delete"):
             setattr(LocalObjects, name, self._before(getattr(LocalObjects, name)))
         database: Any = holdfast.database
         for name in ("write", "govern", "alone"):

@@ -39,10 +39,10 @@ from holdfast.core.errors import (
     ObjectStoreError,
     ObjectStoreUnavailableError,
 )
-from holdfast.storage.objects import ObjectStore, open_objects
+from holdfast.ports.objects import ObjectStore
 from holdfast.storage.objects import disk as folder_locks
-from holdfast.storage.objects.chunks import MOST_PARTS, PART_BYTES, Source
-from holdfast.storage.objects.client import PATIENCE, Patience, explain
+from holdfast.storage.objects import open_objects
+from holdfast.storage.objects.client import SIZES, Patience, explain
 from holdfast.storage.objects.local import INCOMING
 from holdfast.storage.objects.remote import RemoteObjects
 from holdfast.storage.objects.urls import read_place
@@ -290,36 +290,6 @@ def test_a_full_disk_leaves_no_part_and_can_be_tried_again(folder: Path, store: 
     assert len(store.get("a")) == 500_000
 
 
-def test_a_stream_to_a_full_disk_leaves_no_part(folder: Path, store: ObjectStore) -> None:
-    store.put("a", b"the old one")
-    script = """
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        store = open_objects(argv[0])
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        print(json.dumps(attempt(lambda: store.put_stream("a", (bytes(10_000) for _ in range(50))))))
-    """
-
-    full = run(script, folder.as_uri())
-
-    assert (full["code"], full["retryable"]) == ("store_full", True)
-    assert store.get("a") == b"the old one"
-    assert not list((folder / INCOMING).iterdir())
-
-
-def test_what_is_being_streamed_survives_the_deletes_of_others(folder: Path, store: ObjectStore) -> None:
-    def chunks() -> Iterator[bytes]:
-        yield b"first"
-        open_objects(folder.as_uri()).delete(["a/old"])
-        open_objects(folder.as_uri()).put("b", b"x")
-        yield b", second"
-
-    store.put("a/old", b"x")
-    store.put_stream("a/new", chunks())
-
-    assert store.get("a/new") == b"first, second"
-
-
 def test_what_was_written_survives_the_deletes_of_others_until_it_has_its_name(
     folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,7 +300,7 @@ def test_what_was_written_survives_the_deletes_of_others_until_it_has_its_name(
         rename(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    store.put_stream("a", [b"whole"])
+    store.put("a", b"whole")
 
     assert store.get("a") == b"whole"
 
@@ -577,8 +547,7 @@ def calls_of(store: ObjectStore) -> list[Callable[[], object]]:
         lambda: store.delete(["a"]),
         lambda: list(store.names()),
         lambda: store.put("a", b"x", absent=True),
-        lambda: store.put_stream("a", [bytes(PART_BYTES + 1)]),
-        lambda: store.get_stream("a"),
+        lambda: store.put("a", bytes(SIZES[-1] + 1)),
         store.check,
     ]
 
@@ -701,12 +670,13 @@ def test_what_a_server_answers_is_said_with_whether_to_try_again(
 
 
 def test_a_bucket_is_waited_for_tens_of_seconds_and_not_for_ever() -> None:
-    longest = PATIENCE.trying + PATIENCE.silence + PART_BYTES / PATIENCE.slowest
+    patience = Patience()
+    longest = patience.trying + patience.silence + SIZES[-1] / patience.slowest
 
-    assert PATIENCE.retries >= 3
-    assert PATIENCE.trying + PATIENCE.silence < 30
+    assert patience.retries >= 3
+    assert patience.trying + patience.silence < 30
     assert longest < 60
-    assert longest < PATIENCE.whole
+    assert longest < patience.whole
 
 
 def test_a_name_that_nobody_knows_may_be_known_later(point_to: Callable[[str], ObjectStore]) -> None:
@@ -798,16 +768,6 @@ def test_every_cloud_that_is_not_there_may_be_there_later(cloud: str, monkeypatc
 def test_a_tag_that_is_none_is_refused(tag: str) -> None:
     with pytest.raises(InvalidInputError, match="is no tag of an object"):
         open_objects("s3://bucket/prefix").put("a", b"x", match=tag)
-
-
-def test_an_object_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_PARTS * PART_BYTES > 80_000_000_000
-    monkeypatch.setattr("holdfast.storage.objects.chunks.MOST_PARTS", 2)
-    chunk = bytes(PART_BYTES)
-
-    assert len(list(Source([chunk, chunk]).parts())) == 2
-    with pytest.raises(InvalidInputError, match="has at most 16,777,216 bytes; write several"):
-        list(Source([chunk, chunk, b"x"]).parts())
 
 
 def test_where_a_cloud_reports_an_object_that_is_not_there_deleting_it_passes_over_it(

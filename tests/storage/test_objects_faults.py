@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,16 +17,15 @@ from holdfast.core.errors import (
     ObjectStoreUnavailableError,
     StaleError,
 )
-from holdfast.storage.objects import ObjectStore
-from holdfast.storage.objects.chunks import PART_BYTES
-from holdfast.storage.objects.client import Patience
+from holdfast.ports.objects import ObjectStore
+from holdfast.storage.objects.client import SIZES, Patience
 from holdfast.storage.objects.remote import RemoteObjects
 from holdfast.storage.objects.urls import read_place
 
 #: Waits for this machine as long as it takes, and for what is known to fail only as long as it must.
 QUICK = Patience(pause=0.005, silence=30, trying=20)
 HASTY = QUICK._replace(silence=0.5, retries=1, trying=2, slowest=100_000_000)
-LARGE = 2 * PART_BYTES + 12_345
+LARGE = SIZES[-1] + 12_345
 Open = Callable[..., RemoteObjects]
 
 
@@ -74,14 +70,6 @@ def is_put(request: Request) -> bool:
     return request.method == "PUT"
 
 
-def is_part(n: int) -> Callable[[Request], bool]:
-    return lambda request: f"partNumber={n}&" in request.path
-
-
-def is_completion(request: Request) -> bool:
-    return request.method == "POST" and "uploadId=" in request.path
-
-
 def is_read(request: Request) -> bool:
     return request.method == "GET" and "list-type" not in request.path
 
@@ -100,10 +88,10 @@ def test_a_bucket_that_fails_every_third_call_loses_nothing(
         store.put(f"a/{n}", b"%d" % n)
     tag = store.put("b/key", b"first", absent=True)
     store.put("b/key", b"second", match=tag)
-    store.put_stream("c/large", [large])
+    store.put("c/large", large)
     for n in range(6):
         assert store.get(f"a/{n}") == b"%d" % n
-    assert b"".join(store.get_stream("c/large")) == large
+    assert store.get("c/large") == large
     store.delete([f"a/{n}" for n in range(1, 6)])
 
     assert sorted(store.names()) == ["a/0", "b/key", "c/large"]
@@ -155,10 +143,8 @@ def verbs(store: ObjectStore, tag: str) -> dict[str, Callable[[], object]]:
         "put": lambda: store.put("a", b"new"),
         "absent": lambda: store.put("b", b"new", absent=True),
         "match": lambda: store.put("a", b"new", match=tag),
-        "put_stream": lambda: store.put_stream("a", [b"new"]),
-        "parts": lambda: store.put_stream("a", [bytes(LARGE)]),
+        "large": lambda: store.put("a", bytes(LARGE)),
         "get": lambda: store.get("a"),
-        "get_stream": lambda: list(store.get_stream("a")),
         "delete": lambda: store.delete(["a", "b"]),
         "names": lambda: list(store.names()),
         "check": store.check,
@@ -196,7 +182,7 @@ def test_a_bucket_that_may_only_be_read_is_not_tried_again(
     tag = store.put("a", b"old")
     proxy.fail_every(1, (403, code), only=is_write)
     calls = verbs(store, tag)
-    for verb in ("put", "absent", "match", "put_stream", "parts", "delete", "check"):
+    for verb in ("put", "absent", "match", "large", "delete", "check"):
         before = len(proxy.requests)
         with pytest.raises(ObjectStoreError, match=rf"not allowed \(403 {code}\); check the credentials") as raised:
             calls[verb]()
@@ -204,7 +190,6 @@ def test_a_bucket_that_may_only_be_read_is_not_tried_again(
         assert sum(map(is_write, proxy.requests[before:])) <= 2  # the check also tries to leave nothing
 
     assert calls["get"]() == b"old"
-    assert calls["get_stream"]() == [b"old"]
     assert calls["names"]() == ["a"]
     proxy.heal()
     assert unfinished(server, store.url) == 0
@@ -215,65 +200,20 @@ def test_a_bucket_that_may_only_be_read_is_not_tried_again(
 # --- halfway -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fault", "only", "retryable"),
-    [
-        (403, is_part(2), False),
-        (503, is_part(3), True),
-        ("reset", is_part(1), True),
-        (500, is_completion, True),
-        (403, is_completion, False),
-    ],
-)
-def test_a_large_object_that_fails_halfway_leaves_nothing_of_itself(
-    proxy: Proxy, store: ObjectStore, fault: Fault, only: Callable[[Request], bool], retryable: bool
-) -> None:
-    store.put("a/kept", b"old")
-    proxy.fail_every(1, fault, only=only)
-
-    for name in ("a/kept", "a/new"):
-        with pytest.raises(ObjectStoreError) as raised:
-            store.put_stream(name, [bytes(LARGE)])
-        assert raised.value.retryable == retryable
-
-    proxy.heal()
-    assert list(store.names()) == ["a/kept"]
-    assert store.get("a/kept") == b"old"
-    assert unfinished(proxy.server, store.url) == 0
-
-
-def test_a_large_object_of_which_the_last_answer_is_lost_is_whole_or_not_there(
-    proxy: Proxy, store: ObjectStore
-) -> None:
-    data = os.urandom(LARGE)
-    proxy.fail_once("lost", only=is_completion)
-    try:
-        store.put_stream("a", [data])
-    except ObjectStoreUnavailableError:
-        store.put_stream("a", [data])
-
-    assert b"".join(store.get_stream("a")) == data
-
-
-def reads(store: ObjectStore) -> list[Callable[[], bytes]]:
-    return [lambda: store.get("a"), lambda: b"".join(store.get_stream("a"))]
-
-
 def test_a_download_that_breaks_off_is_taken_up_again(proxy: Proxy, store: ObjectStore) -> None:
     data = os.urandom(LARGE)
     store.put("a", data)
-    for read in reads(store):
-        proxy.fail_once("cut", only=is_read)
-        assert read() == data
+    proxy.fail_once("cut", only=is_read)
+
+    assert store.get("a") == data
 
 
 def test_a_download_that_always_breaks_off_is_never_taken_for_the_whole(proxy: Proxy, store: ObjectStore) -> None:
     store.put("a", os.urandom(LARGE))
     proxy.fail_every(1, "cut", only=is_read)
 
-    for read in reads(store):
-        with pytest.raises(ObjectStoreUnavailableError, match="try again"):
-            read()
+    with pytest.raises(ObjectStoreUnavailableError, match="try again"):
+        store.get("a")
 
     proxy.heal()
     assert len(store.get("a")) == LARGE
@@ -282,23 +222,12 @@ def test_a_download_that_always_breaks_off_is_never_taken_for_the_whole(proxy: P
 def test_what_is_sent_is_sent_with_its_checksum(proxy: Proxy, store: ObjectStore) -> None:
     store.put("a", b"small")
     store.put("b", b"small", absent=True)
-    store.put_stream("c", [os.urandom(LARGE)])
+    store.put("c", os.urandom(LARGE))
 
     sent = [request for request in proxy.requests if request.method == "PUT"]
-    assert len(sent) == 5
+    assert len(sent) == 3
     for request in sent:
         assert b64decode(request.headers["x-amz-checksum-sha256"]) == hashlib.sha256(request.body).digest()
-
-
-def test_an_object_that_arrived_in_part_is_not_kept(proxy: Proxy, store: ObjectStore) -> None:
-    proxy.fault = lambda request: (
-        request._replace(body=b"x", headers={**request.headers, "content-length": "1"}) if is_put(request) else None
-    )
-
-    with pytest.raises(ObjectStoreError, match="had 1 of the 3 bytes that were written to a") as raised:
-        store.put_stream("a", [b"abc"])
-    assert raised.value.code == "object_damaged"
-    assert list(store.names()) == []
 
 
 # --- for a reason ------------------------------------------------------------------------------------------------
@@ -370,7 +299,7 @@ def test_a_check_warns_of_a_server_that_heeds_no_conditions(proxy: Proxy, store:
 
     (warning,) = store.check()
 
-    assert "writes over what is there even if it is told not to" in warning
+    assert "replaces objects even if it is told not to" in warning
     assert list(store.names()) == []
 
 
@@ -427,35 +356,6 @@ def test_a_list_that_breaks_off_between_pages_is_never_taken_for_the_whole(proxy
     with pytest.raises(ObjectStoreUnavailableError, match="cannot list objects"):
         next(names)
     assert len(found) == 1_000
-
-
-STREAM = """
-import resource, sys
-from holdfast.storage.objects import open_objects
-
-store = open_objects(sys.argv[1])
-store.put("warm", b"up")
-store.get("warm")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-size, digest = store.put_stream("large", (bytes([n % 251]) * 1_000_000 for n in range(100)))
-read = sum(len(chunk) for chunk in store.get_stream("large"))
-assert size == read == 100_000_000, (size, read)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is counted in other units")
-@pytest.mark.parametrize("where", ["folder", "s3"])
-def test_a_hundred_megabytes_pass_through_a_few(proxy: Proxy, tmp_path: Path, where: str) -> None:
-    url = (tmp_path / "backup").as_uri() if where == "folder" else "s3://archive/large"
-    environment = {**os.environ, "AWS_ENDPOINT_URL": proxy.server}
-
-    done = subprocess.run(
-        [sys.executable, "-c", STREAM, url], capture_output=True, text=True, env=environment, timeout=200, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 70
 
 
 def test_a_missing_object_is_not_a_passing_fault(proxy: Proxy, store: ObjectStore) -> None:

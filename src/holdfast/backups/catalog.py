@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +20,12 @@ from holdfast.backups.format import (
     backup_of,
     is_backup_id,
     manifest_name,
-    part_name,
     read_frames,
     read_index,
     read_manifest,
     read_signed,
+    sealed_name,
+    segment_place,
     sign_document,
     trial_name,
 )
@@ -82,13 +82,13 @@ class Damaged(NamedTuple):
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
 class Catalog:
     """Backups in an object store. Objects with other names than those of a backup are never touched."""
 
-    def __init__(self, objects: ObjectStore, state: KeysAndLedger, is_erased: Callable[[str], bool]) -> None:
-        self.objects = objects
-        self.state = state
-        self._is_erased = is_erased
+    objects: ObjectStore
+    state: KeysAndLedger
+    is_erased: Callable[[str], bool]
 
     def ids(self) -> list[str]:
         """The ids of all backups, the oldest first."""
@@ -124,8 +124,7 @@ class Catalog:
     def latest(self, kinds: frozenset[MemoryType], *, now: int) -> Manifest | None:
         """The latest backup of exactly these kinds that is not dated later than now."""
         wanted = tuple(sorted(kind.value for kind in kinds))
-        found = (one for one in reversed(self.whole()) if one.kinds == wanted and not is_ahead(one, now))
-        return next(found, None)
+        return next((one for one in reversed(self.whole()) if one.kinds == wanted and not is_ahead(one, now)), None)
 
     def trial(self, backup_id: str) -> dict[str, Any] | None:
         """The result of the last trial restore; ``None`` if there was none, or if it is not signed."""
@@ -147,13 +146,11 @@ class Catalog:
 
     def is_known_bad(self, backup_id: str) -> bool:
         """Whether a problem was found when the backup was last verified."""
-        trial = self.trial(backup_id)
-        return trial is not None and bool(trial["problems"])
+        return bool((self.trial(backup_id) or {}).get("problems"))
 
     def is_good(self, backup_id: str) -> bool:
         """Whether the last trial restore was compared with what the backup holds, and was the same."""
-        trial = self.trial(backup_id)
-        return trial is not None and trial.get("good") is True
+        return (self.trial(backup_id) or {}).get("good") is True
 
     def note_trial(self, backup_id: str, problems: Sequence[str], *, good: bool, memories: int, now: int) -> None:
         """Note the result of verifying a backup, so that a rotation knows which backups are good."""
@@ -178,25 +175,25 @@ class Catalog:
 
     def is_complete(self, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
         """Whether a listing has all that a backup refers to, in the size that it was written in."""
-        return all(sizes.get(held.name) == held.bytes for held in (manifest.index, *manifest.segments, *manifest.packs))
+        return all(sizes.get(held.name) == held.bytes for held in manifest.objects)
 
     def sizes(self) -> dict[str, int]:
         """How large everything is that backups may refer to."""
         return {name: size for prefix in (FOLDER, SEGMENTS, PACKS) for name, size in self.objects.sizes(prefix)}
 
     def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[Frame] | None]]:
-        """The frames of documents, segment by segment, each of which is checked whole; ``None`` for a document that
-        was sealed under a key that is destroyed.
+        """The frames of documents, in the order in which they were written; ``None`` for a document that was sealed
+        under a key that is destroyed. Each segment is read once, and checked whole.
         """
         held = {one.name: one for one in manifest.segments}
         by_segment: dict[str, list[Doc]] = {}
         for doc in docs:
             by_segment.setdefault(doc.segment, []).append(doc)
-        for name, within in by_segment.items():
+        for name in sorted(by_segment, key=segment_place):
             if name not in held:
                 raise ObjectDamagedError(f"the index of backup {manifest.id} refers to {name}, which it has not")
             data = self.read(held[name])
-            for doc in sorted(within, key=lambda one: one.at):
+            for doc in sorted(by_segment[name], key=lambda one: one.at):
                 yield doc, self._unseal(doc, data)
 
     def _unseal(self, doc: Doc, segment: bytes) -> list[Frame] | None:
@@ -205,15 +202,11 @@ class Catalog:
         """
         keyring = self.state.keyring
         try:
-            key = keyring.get(doc.key)
-            frames: list[Frame] = []
-            place = doc.at
-            for number, size in enumerate(doc.sizes):
-                frames += read_frames(unseal(key, part_name(doc.id, number), segment[place : place + size]))
-                place += size
+            sealed = segment[doc.at : doc.at + doc.size]
+            return list(read_frames(unseal(keyring.get(doc.key), sealed_name(doc.id), sealed)))
         except (KeyMissingError, SealBrokenError, FrameDamagedError) as problem:
             is_missing = isinstance(problem, KeyMissingError)
-            if is_missing and self._is_erased(doc.key):
+            if is_missing and self.is_erased(doc.key):
                 return None
             if keyring.is_abandoned(doc.key):
                 words = f"a document in {doc.segment} cannot be read: {explain_abandoned(doc.key)}"
@@ -228,7 +221,6 @@ class Catalog:
             else:
                 words = f"a document in {doc.segment} is damaged: {problem}"
             raise ObjectDamagedError(words) from problem
-        return frames
 
 
 def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:
@@ -237,7 +229,7 @@ def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:
         last = max(open_catalog().whole(), key=lambda one: one.created_at, default=None)
     except HoldfastError as problem:
         return f"it could not be looked up: {problem}"
-    return None if last is None else f"{last.id} of {last.moment[:16]}, {last.records:,} memories"
+    return None if last is None else f"{last.id} of {last.moment[:16]}, {last.amount}"
 
 
 def describe_backup(catalog: Catalog, one: Manifest | Damaged, *, now: int) -> Backup:
@@ -290,11 +282,3 @@ def ends_at(manifest: Manifest) -> int:
 def is_ahead(manifest: Manifest, now: int) -> bool:
     """Whether a backup is dated later than now: it was made under a clock that ran ahead, or this one is behind."""
     return manifest.created_at > now + SKEW
-
-
-def count_rows(frames: Iterable[Frame]) -> dict[str, int]:
-    """How many rows of each table there are."""
-    counts: Counter[str] = Counter()
-    for frame in frames:
-        counts[frame.table] += len(frame.rows)
-    return dict(counts)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
 from holdfast.backups.format import ROWS, Frame, Sort, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
-from holdfast.core.records import COUNT_BITS, DURABLE, LAST_KIND, TYPES, MemoryType, Subject
+from holdfast.core.records import COUNT_BITS, LAST_KIND, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader
 from holdfast.storage.catalog import COPIED, TABLES, Backup, Table, table_of, tables_in
 
@@ -23,11 +24,10 @@ _SHOW_CHANGE: Final = ("subjects", "scopes", "sessions", "facts", "packs", "tota
 _ERASING: Final = "\x01"
 _NAMED: Final = tuple(table.name for table in tables_in(Backup.NAMED))
 _BACKED_UP: Final = {table.name for table in TABLES if table.backup is not Backup.NONE}
-_KINDS: Final = {TYPES[kind].code: kind.value for kind in DURABLE}
-Digest = Callable[["UserRows"], "hashlib._Hash"]
 
 
-class UserRows(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class UserRows:
     """A user, and those of the user's rows that show whether anything has changed."""
 
     number: int
@@ -38,18 +38,13 @@ class UserRows(NamedTuple):
     memories: int
     known: dict[str, list[Row]]
     """The rows, by table, and those of the tables that name the user."""
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    """Of all rows of the user that have become frames."""
 
     @property
     def sort(self) -> Sort:
         """The sort of the document. What a tenant has for itself is no user's, but is kept in the same way."""
         return "user" if self.subject.user_id else "tenant"
-
-    def count_kinds(self) -> dict[str, int]:
-        """How many live memories of each kind the user has."""
-        counts: Counter[str] = Counter()
-        for scope in map(table_of("scopes").by_name, self.known["scopes"]):
-            counts[_KINDS[scope["scope"] & LAST_KIND]] += scope["memories"]
-        return {kind: count for kind, count in counts.items() if count}
 
     def packs(self) -> list[str]:
         """The names of the cold objects that the user's memories lie in."""
@@ -72,7 +67,9 @@ class Snapshot:
         self._reader = reader
         self._kinds = kinds
         self._codes = sorted(TYPES[kind].code for kind in kinds)
-        self._tables = tables_in(Backup.OWN, Backup.NAMED, kinds=kinds)
+        # Cold objects come before the records that lie in them.
+        tables = tables_in(Backup.OWN, Backup.NAMED, kinds=kinds)
+        self._tables = sorted(tables, key=lambda table: table.name not in {"subjects", "packs"})
         self._named = {name: _group_by_user(reader, table_of(name)) for name in _NAMED}
 
     def users(self) -> Iterator[list[UserRows]]:
@@ -95,7 +92,7 @@ class Snapshot:
             users.append(UserRows(number, Subject.parse(subject), alias.hex(), signature, memories, rows))
         return users
 
-    def pieces(self, users: Sequence[UserRows], digest: Digest) -> Iterator[tuple[UserRows, Piece]]:
+    def pieces(self, users: Sequence[UserRows]) -> Iterator[tuple[UserRows, Piece]]:
         """All rows of users as frames, one user after the other. Few users, or one of any size, are read at a time."""
         for group in _group_by_size(users):
             numbers = [user.number for user in group]
@@ -108,14 +105,12 @@ class Snapshot:
                 for table in self._tables:
                     known = user.known.get(table.name)
                     rows = read[table.name].get(user.number, ()) if known is None else known
-                    yield from ((user, piece) for piece in _pieces(table, rows, digest(user)))
+                    yield from ((user, piece) for piece in _pieces(table, rows, user.digest))
 
     def _of_kinds(self, table: Table, rows: Iterable[Row]) -> Iterable[Row]:
         """The rows that go with the kinds; of other tables the reader has chosen them."""
-        if table.name != "derivations":
-            return rows
-        place = list(table.columns).index("key")
-        return (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
+        place = list(table.columns).index("key") if table.name == "derivations" else None
+        return rows if place is None else (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
 
     def chains(self) -> Iterator[tuple[int, str, Callable[[hashlib._Hash], Iterator[Piece]]]]:
         """The audit chains: the number of the subject, a signature that changes when it grows, and its frames."""
@@ -144,19 +139,16 @@ class Snapshot:
 
     def counters(self) -> dict[str, int]:
         """The largest numbers that were ever given, of tables that the backup has."""
-        held = {table.name for table in TABLES if table.backup is not Backup.NONE}
-        if MemoryType.LONG_TERM not in self._kinds:
-            held -= {"audit"}
+        held = _BACKED_UP if MemoryType.LONG_TERM in self._kinds else _BACKED_UP - {"audit"}
         return {name: last for name, last in self._reader.counters().items() if name in held}
 
     def digests(self) -> dict[tuple[str, str], str]:
         """What each document of a backup would say, by the sort of the document and its owner or chain."""
         found: dict[tuple[str, str], str] = {}
         for users in self.users():
-            digests = {user.number: hashlib.sha256() for user in users}
-            for _ in self.pieces(users, lambda user, digests=digests: digests[user.number]):  # type: ignore[misc]
+            for _ in self.pieces(users):
                 pass
-            found |= {(user.sort, user.alias): digests[user.number].hexdigest() for user in users}
+            found |= {(user.sort, user.alias): user.digest.hexdigest() for user in users}
         parts = [("chain", f"chain {number}", read) for number, _, read in self.chains()]
         for sort, mark, read in [*parts, ("common", "", self.common)]:
             digest = hashlib.sha256()

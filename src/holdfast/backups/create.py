@@ -10,7 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Piece, Snapshot, UserRows
@@ -22,10 +24,11 @@ from holdfast.backups.format import (
     Held,
     Manifest,
     Sort,
+    count_records,
     held_object,
     index_name,
     manifest_name,
-    part_name,
+    sealed_name,
     write_index,
     write_manifest,
 )
@@ -40,14 +43,8 @@ _log = logging.getLogger("holdfast.backups")
 #: A segment of which less than this part is still in use is not referred to by new backups.
 _WORN: Final = 0.5
 Progress = Callable[[int], None]
-#: About how many bytes of frames are sealed as one part: as much as is held in memory of a document.
-PART: Final = 2 * 1024 * 1024
-#: About how many bytes one segment has.
-SEGMENT: Final = 64 * 1024 * 1024
-
-
-#: The sealed parts of documents, as they are made; a draft follows the last part of each.
-Parts = Iterator["bytes | Draft"]
+#: About how many bytes one segment has, and one document at most. It is held in memory, and sent as one object.
+SEGMENT: Final = 8 * 1024 * 1024
 
 
 @dataclass
@@ -58,184 +55,109 @@ class Draft:
     key: DataKey
     mark: str
     signature: str
-    kinds: dict[str, int] = field(default_factory=dict)
-    packs: list[str] = field(default_factory=list)
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     """Of all rows of one owner, in however many documents they are."""
-    continues: bool = False
-    """Whether it continues another document that had become too large."""
-    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    packs: list[str] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
-    sizes: list[int] = field(default_factory=list)
-    _waiting: list[bytes] = field(default_factory=list)
-    _bytes: int = 0
+    frames: bytearray = field(default_factory=bytearray)
 
-    def add(self, piece: Piece) -> Iterator[bytes]:
-        """Add a frame; the parts that are full."""
-        self.rows[piece.table] += piece.rows
-        self._waiting.append(piece.data)
-        self._bytes += len(piece.data)
-        if self._bytes >= PART:
-            yield self._seal()
+    def fill(self, pieces: Iterable[Piece]) -> Iterator[Draft]:
+        """Take in frames; the document, and those that continue it where it becomes too large."""
+        draft = self
+        for piece in pieces:
+            if len(draft.frames) >= SEGMENT:
+                yield draft
+                draft = Draft(self.sort, self.key, self.mark, self.signature, self.digest)
+            draft.rows[piece.table] += piece.rows
+            draft.frames += piece.data
+        yield draft
 
-    def end(self) -> Parts:
-        """The last part, and the draft itself; nothing, if it was to continue another and there was no more."""
-        if self._waiting or not (self.sizes or self.continues):
-            yield self._seal()
-        if self.sizes:
-            yield self
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the rest should be another document. No more than this is ever held in memory."""
-        return sum(self.sizes) >= SEGMENT
-
-    def next(self) -> Draft:
-        """The document that continues this one."""
-        return Draft(self.sort, self.key, self.mark, self.signature, digest=self.digest, continues=True)
-
-    def _seal(self) -> bytes:
-        part = seal(self.key, part_name(self.id, len(self.sizes)), b"".join(self._waiting))
-        self.sizes.append(len(part))
-        self._waiting, self._bytes = [], 0
-        return part
-
-    def finish(self, segment: str, at: int) -> Doc:
-        """The document as the index lists it."""
-        about = (self.sort, self.key.id, self.mark, self.id, self.signature, self.digest.hexdigest())
-        return Doc(*about, dict(self.rows), self.kinds, self.packs, segment, at, tuple(self.sizes))
+    def seal(self, segment: str, at: int) -> tuple[Doc, bytes]:
+        """The document as the index lists it, and its sealed bytes."""
+        doc_id = secrets.token_hex(12)
+        data = seal(self.key, sealed_name(doc_id), bytes(self.frames))
+        about = (self.sort, self.key.id, self.mark, doc_id, self.signature, self.digest.hexdigest())
+        return Doc(*about, dict(self.rows), self.packs, segment, at, len(data)), data
 
 
-class SegmentWriter:
-    """Writes documents into segments of a backup."""
-
-    def __init__(self, objects: ObjectStore, backup_id: str) -> None:
-        self._objects = objects
-        self._id = backup_id
-        self.docs: list[Doc] = []
-        self.segments: list[Held] = []
-
-    def write(self, parts: Parts) -> None:
-        """Write all of them."""
-        first = next(parts, None)
-        while first is not None:
-            name = f"{SEGMENTS}{self._id}-{len(self.segments) + 1}"
-            size, digest = self._objects.put_stream(name, self._segment(name, first, parts))
-            self.segments.append(Held(name, size, digest.hex()))
-            first = next(parts, None)
-
-    def _segment(self, name: str, first: bytes | Draft, parts: Parts) -> Iterator[bytes]:
-        """The bytes of one segment, which ends with a document."""
-        place = start = 0
-        part: bytes | Draft | None = first
-        while part is not None:
-            if isinstance(part, Draft):
-                self.docs.append(part.finish(name, start))
-                start = place
-                if place >= SEGMENT:
-                    return
-            else:
-                place += len(part)
-                yield part
-            part = next(parts, None)
-
-
-class Order(NamedTuple):
-    """The backup that is to be made."""
+@dataclass
+class BackupMaker:
+    """Makes one backup. ``renew`` raises if another process has taken over."""
 
     id: str
     kinds: frozenset[MemoryType]
     now: int
+    rows: RowStore
+    catalog: Catalog
+    cold: Callable[[], ObjectStore]
+    progress: Progress
+    renew: Callable[[], None]
+    full: bool
 
-
-class BackupMaker:
-    """Makes one backup. ``renew`` raises if another process has taken over."""
-
-    def __init__(
-        self,
-        rows: RowStore,
-        catalog: Catalog,
-        cold: Callable[[], ObjectStore],
-        order: Order,
-        *,
-        progress: Progress,
-        renew: Callable[[], None],
-    ) -> None:
-        self._rows = rows
-        self._catalog = catalog
-        self._keyring, _, self._ledger = catalog.state
-        self._cold = cold
-        self._id, self._kinds, self._now = order
-        self._progress = progress
-        self._renew = renew
+    def __post_init__(self) -> None:
+        self._keyring, self._signing, self._ledger = self.catalog.state
+        self._docs: list[Doc] = []
+        self._segments: list[Held] = []
         self._reused: list[Doc] = []
         self._left_out: list[str] = []
         self._known: dict[tuple[str, str, str], list[Doc]] = defaultdict(list)
-        self._store_key = self._keyring.ensure(STORE_KEY, now=self._now)
+        self._store_key = self._keyring.ensure(STORE_KEY, now=self.now)
+        self.catalog.objects.prepare()
+        self._parent = None if self.full else self._find_reusable(self.catalog.latest(self.kinds, now=self.now))
 
-    def run(self, *, full: bool) -> Manifest:
+    def run(self) -> Manifest:
         """Make the backup. If anything breaks it off there is no backup, and a rotation removes what was written."""
-        objects = self._catalog.objects
-        objects.prepare()
+        objects = self.catalog.objects
         ledger = self._ledger.last()
-        parent = None if full else self._find_reusable(self._catalog.latest(self._kinds, now=self._now))
-        writer = SegmentWriter(objects, self._id)
-        with self._rows.read() as reader:
-            snapshot = Snapshot(reader, self._kinds)
-            writer.write(self._parts(snapshot))
+        with self.rows.read() as reader:
+            snapshot = Snapshot(reader, self.kinds)
+            self._write(self._drafts(snapshot))
             counters = snapshot.counters()
         seen, seen_hash = self._ledger.head()  # a rotation removes those who are erased from here on
-        docs = self._without_erased([*writer.docs, *self._reused], after=ledger)
-        packs = self._copy_packs(docs, parent)
+        docs = self._without_erased([*self._docs, *self._reused], after=ledger)
+        packs = self._copy_packs(docs)
         index = write_index(docs)
-        objects.put(index_name(self._id), index)
+        objects.put(index_name(self.id), index)
         needed = {doc.segment for doc in docs}
-        older = () if parent is None else parent.segments
-        segments = tuple(held for held in (*older, *writer.segments) if held.name in needed)
-        rows: Counter[str] = Counter()
-        for doc in docs:
-            rows.update(doc.rows)
+        older = () if self._parent is None else self._parent.segments
         manifest = Manifest(
-            id=self._id,
-            created_at=self._now,
-            kinds=tuple(sorted(kind.value for kind in self._kinds)),
-            engine=self._rows.engine,
+            id=self.id,
+            created_at=self.now,
+            kinds=tuple(sorted(kind.value for kind in self.kinds)),
+            engine=self.rows.engine,
             software=SOFTWARE,
-            schema=self._rows.schema,
+            schema=self.rows.schema,
             subjects=len({doc.key for doc in docs if doc.sort == "user"}),
-            records=rows["records"],
-            rows=dict(rows),
+            records=count_records(docs),
             counters=counters,
-            index=held_object(index_name(self._id), index),
-            segments=segments,
+            index=held_object(index_name(self.id), index),
+            segments=tuple(held for held in (*older, *self._segments) if held.name in needed),
             packs=packs,
-            parent=None if parent is None else parent.id,
-            reused=len(self._reused),
             ledger=seen,
             ledger_hash=seen_hash,
-            written=len(index) + sum(held.bytes for held in writer.segments),
+            written=len(index) + sum(held.bytes for held in self._segments),
             left_out=tuple(self._left_out),
         )
-        key = self._catalog.state.signing.current(now=self._now)
-        self._renew()  # another process may have removed what is not referred to yet
-        objects.put(manifest_name(self._id), write_manifest(manifest, key), absent=True)
+        key = self._signing.current(now=self.now)
+        self.renew()  # another process may have removed what is not referred to yet
+        objects.put(manifest_name(self.id), write_manifest(manifest, key), absent=True)
         return replace(manifest, key={"id": key.id})
 
     def _find_reusable(self, parent: Manifest | None) -> Manifest | None:
         """Look up which documents of the backup before can be used again: those in segments that are whole and mostly
         in use. The backup itself; ``None`` if it has another schema, is damaged, or is known to be bad.
         """
-        if parent is None or parent.schema != self._rows.schema or self._catalog.is_known_bad(parent.id):
+        if parent is None or parent.schema != self.rows.schema or self.catalog.is_known_bad(parent.id):
             return None
         try:
-            docs = list(self._catalog.docs(parent))
+            docs = list(self.catalog.docs(parent))
         except ObjectDamagedError as problem:
             _log.warning("backup %s cannot be used by the next one, which copies everything: %s", parent.id, problem)
             return None
         used: Counter[str] = Counter()
         for doc in docs:
-            used[doc.segment] += sum(doc.sizes)
-        there = dict(self._catalog.objects.sizes(SEGMENTS))
+            used[doc.segment] += doc.size
+        there = dict(self.catalog.objects.sizes(SEGMENTS))
         whole = [held for held in parent.segments if there.get(held.name) == held.bytes]
         worth = {held.name for held in whole if used[held.name] >= held.bytes * _WORN}
         worn = {(doc.sort, doc.key, doc.mark) for doc in docs if doc.segment not in worth}
@@ -246,55 +168,57 @@ class BackupMaker:
 
     # --- documents -----------------------------------------------------------------------------------------------
 
-    def _parts(self, snapshot: Snapshot) -> Parts:
-        for users in snapshot.users():
-            yield from self._write_users(snapshot, users)
-        for number, signature, read in snapshot.chains():
-            mark = f"chain {number}"
-            if not self._is_known("chain", STORE_KEY, mark, signature):
-                draft = Draft("chain", self._store_key, mark, signature)
-                yield from _write_pieces(draft, read(draft.digest))
-        draft = Draft("common", self._store_key, "", "")
-        yield from _write_pieces(draft, snapshot.common(draft.digest))
+    def _write(self, drafts: Iterator[Draft]) -> None:
+        """Write documents into segments."""
+        data = bytearray()
+        for draft in drafts:
+            doc, sealed = draft.seal(self._next_segment(), len(data))
+            self._docs.append(doc)
+            data += sealed
+            if "records" in doc.rows:
+                self.progress(count_records([doc]))
+            if len(data) >= SEGMENT:
+                self._end_segment(bytes(data))
+                data.clear()
+        if data:
+            self._end_segment(bytes(data))
 
-    def _write_users(self, snapshot: Snapshot, users: Sequence[UserRows]) -> Parts:
-        changed = []
-        keys: dict[str, DataKey] = {}
-        for user in users:
-            if self._is_known(user.sort, user.alias, mark_of(self._store_key, user.subject), user.signature):
-                continue
-            if self._ledger.find(user.alias) is None and (key := self._key_of(user)) is not None:
-                keys[user.alias] = key
-                changed.append(user)
-        digests = {user.number: hashlib.sha256() for user in changed}
-        draft: Draft | None = None
-        before: UserRows | None = None
-        for user, piece in snapshot.pieces(changed, lambda user: digests[user.number]):
-            if draft is not None and (user is not before or draft.is_full):
-                yield from draft.end()
-                draft = draft.next() if user is before else None
-            before = user
-            draft = draft or self._draft(user, keys[user.alias], digests[user.number])
-            yield from draft.add(piece)
-            if piece.table == "records":
-                self._progress(piece.rows)
-        if draft is not None:
-            yield from draft.end()
+    def _next_segment(self) -> str:
+        return f"{SEGMENTS}{self.id}-{len(self._segments) + 1}"
+
+    def _end_segment(self, data: bytes) -> None:
+        name = self._next_segment()
+        self.catalog.objects.put(name, data)
+        self._segments.append(held_object(name, data))
+
+    def _drafts(self, snapshot: Snapshot) -> Iterator[Draft]:
+        """Every document that the backup before does not have."""
+        for users in snapshot.users():
+            keys = {user: key for user in users if (key := self._key_of(user)) is not None}
+            for user, found in groupby(snapshot.pieces([*keys]), key=itemgetter(0)):
+                mark = mark_of(self._store_key, user.subject)
+                draft = Draft(user.sort, keys[user], mark, user.signature, user.digest, user.packs())
+                yield from draft.fill(piece for _, piece in found)
+        for number, signature, read in snapshot.chains():
+            if not self._is_known("chain", STORE_KEY, f"chain {number}", signature):
+                draft = Draft("chain", self._store_key, f"chain {number}", signature)
+                yield from draft.fill(read(draft.digest))
+        draft = Draft("common", self._store_key, "", "")
+        yield from draft.fill(snapshot.common(draft.digest))
 
     def _key_of(self, user: UserRows) -> DataKey | None:
-        """The key of a user; ``None`` if it is damaged or the master key does not open it. Then the user is left out,
-        and the others are backed up.
+        """The key to write a user with; ``None`` for one who has not changed, or is being erased. If the key is damaged
+        or the master key does not open it, the user is left out, and the others are backed up.
         """
+        mark = mark_of(self._store_key, user.subject)
+        if self._is_known(user.sort, user.alias, mark, user.signature) or self._ledger.find(user.alias) is not None:
+            return None
         try:
-            return self._keyring.ensure(user.alias, now=self._now)
+            return self._keyring.ensure(user.alias, now=self.now)
         except (ObjectDamagedError, MasterKeyError) as problem:
             _log.warning("the backup leaves out user %s: %s", user.alias, problem)
             self._left_out.append(user.alias)
             return None
-
-    def _draft(self, user: UserRows, key: DataKey, digest: hashlib._Hash) -> Draft:
-        mark = mark_of(self._store_key, user.subject)
-        return Draft(user.sort, key, mark, user.signature, user.count_kinds(), user.packs(), digest)
 
     def _is_known(self, sort: str, key: str, mark: str, signature: str) -> bool:
         """Whether the backup before has the document, and nothing in it has changed since."""
@@ -302,7 +226,7 @@ class BackupMaker:
         if not docs or docs[0].signature != signature:
             return False
         self._reused += docs
-        self._progress(sum(doc.rows.get("records", 0) for doc in docs))
+        self.progress(count_records(docs))
         return True
 
     def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
@@ -314,20 +238,19 @@ class BackupMaker:
 
     # --- cold objects --------------------------------------------------------------------------------------------
 
-    def _copy_packs(self, docs: Sequence[Doc], parent: Manifest | None) -> tuple[Held, ...]:
+    def _copy_packs(self, docs: Sequence[Doc]) -> tuple[Held, ...]:
         """Copy the cold objects that are not there yet. They are sealed, and never change under one name."""
-        there = set(self._catalog.objects.names(PACKS)) if parent is not None and parent.packs else set()
-        before = {held.name: held for held in (() if parent is None else parent.packs) if held.name in there}
+        before = {} if self._parent is None else {held.name: held for held in self._parent.packs}
+        there = set(self.catalog.objects.names(PACKS)) if before else set()
         kept = []
         for name in sorted({name for doc in docs for name in doc.packs}):
-            held = before.get(f"{PACKS}{name}")
+            copy = f"{PACKS}{name}"
             with suppress(ObjectMissingError):  # it was removed while this was read, and so were the memories in it
-                kept.append(held if held is not None else self._copy_pack(name))
+                kept.append(before[copy] if copy in before and copy in there else self._copy_pack(name, copy))
         return tuple(kept)
 
-    def _copy_pack(self, name: str) -> Held:
-        objects, copy = self._catalog.objects, f"{PACKS}{name}"
-        data = self._cold().get(name)
+    def _copy_pack(self, name: str, copy: str) -> Held:
+        objects, data = self.catalog.objects, self.cold().get(name)
         try:
             objects.put(copy, data, absent=True)
         except ConflictError:  # an older backup has it
@@ -339,12 +262,3 @@ class BackupMaker:
 def mark_of(store_key: DataKey, subject: Subject) -> str:
     """A digest of a subject by which its document is found. Without the key nobody can compute or reverse it."""
     return hmac.new(store_key.secret, b"backup of " + subject.encode(), hashlib.sha256).hexdigest()[:32]
-
-
-def _write_pieces(draft: Draft, pieces: Iterable[Piece]) -> Parts:
-    for piece in pieces:
-        if draft.is_full:
-            yield from draft.end()
-            draft = draft.next()
-        yield from draft.add(piece)
-    yield from draft.end()

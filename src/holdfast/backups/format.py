@@ -4,8 +4,8 @@ An id begins with the moment at which the backup was made, in UTC: ``20260115-01
 
 - ``backups/<id>/manifest.json``: what the backup is, the SHA-256 of everything that it refers to, and a signature. It
   is written last: without it there is no backup.
-- ``backups/<id>/index``: a line of JSON for each document (compressed by zlib), and where its sealed parts lie.
-- ``segments/<id>-<n>``: the sealed parts of many documents, one after the other. A backup refers to segments of those
+- ``backups/<id>/index``: a line of JSON for each document (compressed by zlib), and where it lies.
+- ``segments/<id>-<n>``: many sealed documents, one after the other. A backup refers to segments of those
   before it for all that has not changed since.
 - ``packs/…``: cold objects, as cold storage has them.
 - ``backups/<id>/trial.json``: the result of the last trial restore, signed as well.
@@ -30,109 +30,6 @@ from holdfast.core.errors import ObjectDamagedError, OtherKeyringError, StoreToo
 from holdfast.core.values import iso, to_json, when
 from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, is_signature
 
-_START: Final = b"frame "
-_LONGEST_LINE: Final = 64
-#: The quickest: text and numbers shrink to a third even so, and vectors do not shrink at all.
-_LEVEL: Final = 1
-_BINARY: Final = frozenset({"bytes", "packed"})
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-#: Rows in one frame, at most.
-ROWS: Final = 4_096
-
-
-class FrameDamagedError(ValueError):
-    """The bytes are not frames, or not whole."""
-
-
-class Frame(NamedTuple):
-    """Some rows of a table."""
-
-    table: str
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-
-
-def write_frame(
-    table: str, columns: Mapping[str, str], rows: Sequence[tuple[Any, ...]], digest: hashlib._Hash
-) -> bytes:
-    """Rows as a frame. ``columns`` has a column's sort; ``digest`` takes in what the frame says, not how it says it."""
-    values: dict[str, Sequence[Any] | Mapping[str, Any]] = {}
-    lengths: dict[str, Sequence[int] | Mapping[str, int]] = {}
-    pieces: list[bytes] = []
-    by_column = zip(*rows, strict=True) if rows else ((),) * len(columns)
-    for (name, sort), column in zip(columns.items(), by_column, strict=True):
-        if sort in _BINARY:
-            if column.count(None) == len(column):
-                lengths[name] = _shortened([-1] * len(column))
-                continue
-            lengths[name] = _shortened([-1 if value is None else len(value) for value in column])
-            pieces += [value for value in column if value is not None]
-        else:
-            values[name] = _shortened(column)
-    said = {"table": table, "rows": len(rows), "order": list(columns), "columns": values, "bytes": lengths}
-    text, body = _encode(said).encode(), b"".join(pieces)
-    digest.update(text)
-    digest.update(body)
-    packed = zlib.compress(text, _LEVEL)
-    return b"%s%d %d\n" % (_START, len(packed), len(body)) + packed + body
-
-
-def _shortened(values: Sequence[Any]) -> Sequence[Any] | Mapping[str, Any]:
-    """Values, or the one that all of them are: in most columns they are."""
-    same = bool(values) and values.count(values[0]) == len(values)
-    return {"same": values[0]} if same else values
-
-
-def _lengthened(values: Any, count: int) -> Sequence[Any]:
-    """The values again."""
-    return [values["same"]] * count if isinstance(values, dict) else values
-
-
-def read_frames(data: bytes) -> Iterator[Frame]:
-    """The frames that follow each other in ``data``; ``FrameDamagedError`` unless they are whole to the end."""
-    place = 0
-    while place < len(data):
-        end = data.find(b"\n", place, place + _LONGEST_LINE)
-        line = data[place:end].removeprefix(_START).split(b" ") if end > 0 else []
-        if len(line) != 2 or not data.startswith(_START, place) or not all(part.isdigit() for part in line):
-            raise FrameDamagedError(f"there is no frame at byte {place}")
-        middle = end + 1 + int(line[0])
-        stop = middle + int(line[1])
-        if stop > len(data):
-            raise FrameDamagedError(f"the frame at byte {place} is cut short")
-        yield _parsed(data[end + 1 : middle], data[middle:stop])
-        place = stop
-
-
-def _parsed(packed: bytes, body: bytes) -> Frame:
-    try:
-        said = json.loads(zlib.decompress(packed))
-        order, count, values, lengths = tuple(said["order"]), said["rows"], said["columns"], said["bytes"]
-        place = 0
-        columns: dict[str, Sequence[Any]] = {name: _lengthened(one, count) for name, one in values.items()}
-        for name in order:
-            if name in lengths:
-                columns[name], place = _cut(body, place, _lengthened(lengths[name], count))
-        if place != len(body) or any(len(columns[name]) != count for name in order):
-            raise ValueError("it has other values than it says")  # noqa: TRY301 - one message for all
-        rows = list(zip(*(columns[name] for name in order), strict=True)) if count else []
-        return Frame(str(said["table"]), order, rows)
-    except (ValueError, KeyError, TypeError, zlib.error, RecursionError) as problem:
-        raise FrameDamagedError(f"a frame cannot be read: {problem}") from problem
-
-
-def _cut(body: bytes, place: int, lengths: Iterable[int]) -> tuple[list[bytes | None], int]:
-    """The values of one column, from a place on; the place after them."""
-    values: list[bytes | None] = []
-    for length in lengths:
-        if length < 0:
-            values.append(None)
-        else:
-            values.append(body[place : place + length])
-            place += length
-    return values, place
-
-
 FORMAT: Final = 1
 FOLDER: Final = "backups/"
 SEGMENTS: Final = "segments/"
@@ -154,21 +51,21 @@ class Doc(NamedTuple):
     mark: str
     """A digest of the user's name under the store's key: whoever knows both finds the document by it."""
     id: str
-    """Part of the name that each of its parts is sealed for, so that none can be taken for another."""
+    """Part of the name that it is sealed for, so that none can be taken for another."""
     signature: str
     """The same as before, if nothing that it holds has changed."""
     digest: str
     """The SHA-256 of what its frames say."""
     rows: dict[str, int]
-    kinds: dict[str, int]
     packs: list[str]
     """The cold objects that its records lie in."""
     segment: str = ""
     at: int = 0
-    sizes: tuple[int, ...] = ()
+    size: int = 0
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Held:
     """An object that a backup refers to."""
 
     name: str
@@ -189,19 +86,14 @@ class Manifest:
     """The number of the last migration of SQLite and of PostgreSQL."""
     subjects: int
     records: int
-    rows: dict[str, int]
     counters: dict[str, int]
     index: Held
     segments: tuple[Held, ...]
     packs: tuple[Held, ...]
-    parent: str | None = None
-    reused: int = 0
-    """How many documents are those of backups before."""
     ledger: int = 0
     """The last entry of the ledger of erasures that it was compared with."""
     ledger_hash: str = ""
     """The hash of that entry. A ledger with another hash there is another ledger."""
-    rewritten_at: int | None = None
     written: int = 0
     """How many bytes were written for it."""
     left_out: tuple[str, ...] = ()
@@ -209,9 +101,19 @@ class Manifest:
     key: dict[str, str] = field(default_factory=dict)
 
     @property
+    def objects(self) -> tuple[Held, ...]:
+        """All that it refers to."""
+        return (self.index, *self.segments, *self.packs)
+
+    @property
     def size(self) -> int:
         """The bytes of all that it refers to."""
-        return self.index.bytes + sum(held.bytes for held in (*self.segments, *self.packs))
+        return sum(held.bytes for held in self.objects)
+
+    @property
+    def amount(self) -> str:
+        """How many memories it has, in words."""
+        return f"{self.records:,} {'memory' if self.records == 1 else 'memories'}"
 
     @property
     def moment(self) -> str:
@@ -223,8 +125,7 @@ def name_backup(record_id: str, now: int) -> str:
     """The id of a backup that is made now, from an id that a record would have. People can read the moment in it, and
     ids stay in order.
     """
-    millis = now // 1_000 % 1_000
-    return f"{when(now):%Y%m%d-%H%M%S}-{millis:03}-{record_id[14:]}"
+    return f"{when(now):%Y%m%d-%H%M%S}-{now // 1_000 % 1_000:03}-{record_id[14:]}"
 
 
 def is_named_after(backup_id: str, record_id: str) -> bool:
@@ -258,23 +159,23 @@ def backup_of(name: str) -> str | None:
     return found[1] if found and is_backup_id(found[1]) else None
 
 
-def is_segment(name: str) -> bool:
-    """Whether an object of this name is a segment of a backup."""
-    found = _SEGMENT.fullmatch(name)
-    return found is not None and is_backup_id(found[1])
-
-
-def part_name(doc_id: str, number: int) -> str:
-    """The name that a part of a document is sealed for."""
-    return f"backup document {doc_id}, part {number}"
+def sealed_name(doc_id: str) -> str:
+    """The name that a document is sealed for."""
+    return f"backup document {doc_id}"
 
 
 def rewritten_name(segment: str, version: int) -> str:
     """The name of a segment that is written again."""
+    backup_id, number = segment_place(segment)
+    return f"{SEGMENTS}{backup_id}-{number}r{version}"
+
+
+def segment_place(segment: str) -> tuple[str, int]:
+    """The backup that a segment was written for, and its number there."""
     found = _SEGMENT.fullmatch(segment)
     if found is None:
         raise ObjectDamagedError(f"a backup refers to {segment!r}, which is no segment")
-    return f"{SEGMENTS}{found[1]}-{found[2]}r{version}"
+    return found[1], int(found[2])
 
 
 # --- manifests ------------------------------------------------------------------------------------------------------
@@ -314,10 +215,7 @@ def _signed(document: Mapping[str, Any]) -> bytes:
 
 def write_manifest(manifest: Manifest, key: SigningKey) -> bytes:
     """The bytes of a manifest."""
-    content = asdict(manifest) | {"holdfast_backup": FORMAT, "index": manifest.index._asdict()}
-    for name in ("segments", "packs"):
-        content[name] = [held._asdict() for held in getattr(manifest, name)]
-    return sign_document(content, key)
+    return sign_document({**asdict(manifest), "holdfast_backup": FORMAT}, key)
 
 
 def read_manifest(data: bytes, keys: SigningKeys, backup_id: str) -> Manifest:
@@ -329,10 +227,9 @@ def read_manifest(data: bytes, keys: SigningKeys, backup_id: str) -> Manifest:
     content.pop("signature")
     content["index"] = Held(**content["index"])
     for name in ("segments", "packs"):
-        content[name] = tuple(Held(**held) for held in content[name])
-    for name in ("kinds", "schema", "left_out"):
-        content[name] = tuple(content[name])
-    manifest = Manifest(**content)
+        content[name] = [Held(**held) for held in content[name]]
+    lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
+    manifest = Manifest(**content | lists)
     if manifest.id != backup_id:
         raise ObjectDamagedError(f"the manifest of backup {backup_id} is that of {manifest.id}")
     return manifest
@@ -350,12 +247,123 @@ def read_index(data: bytes) -> Iterator[Doc]:
     """The documents that an index lists."""
     try:
         for line in zlib.decompress(data).splitlines():
-            doc = Doc(*json.loads(line))
-            yield doc._replace(sizes=tuple(doc.sizes))
+            yield Doc(*json.loads(line))
     except (ValueError, TypeError, zlib.error, RecursionError) as problem:
         raise ObjectDamagedError(f"the index of a backup is damaged: {problem}") from problem
+
+
+def count_records(docs: Iterable[Doc]) -> int:
+    """How many records documents hold."""
+    return sum(doc.rows.get("records", 0) for doc in docs)
 
 
 def held_object(name: str, data: bytes) -> Held:
     """An object as a manifest refers to it."""
     return Held(name, len(data), hashlib.sha256(data).hexdigest())
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+#
+# A frame is rows of a table as bytes that describe themselves, in three parts, one after the other:
+#
+# 1. the line ``frame <bytes of part 2> <bytes of part 3>``;
+# 2. JSON, compressed by zlib: ``table``, ``rows`` (how many), ``order`` (of the columns), ``columns`` (a list of values
+#    for each column that is not bytes) and ``bytes`` (a list of lengths for each column that is; -1 if a value is
+#    missing). Where all of a list are the same, it is ``{"same": value}``;
+# 3. the bytes themselves, column after column.
+#
+# So any program that knows zlib and JSON can read one.
+
+_HEAD: Final = re.compile(rb"frame (\d{1,20}) (\d{1,20})\n")
+#: The quickest: text and numbers shrink to a third even so, and vectors do not shrink at all.
+_LEVEL: Final = 1
+_BINARY: Final = frozenset({"bytes", "packed"})
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+#: Rows in one frame, at most.
+ROWS: Final = 4_096
+
+
+class FrameDamagedError(ValueError):
+    """The bytes are not frames, or not whole."""
+
+
+class Frame(NamedTuple):
+    """Some rows of a table."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def write_frame(
+    table: str, columns: Mapping[str, str], rows: Sequence[tuple[Any, ...]], digest: hashlib._Hash
+) -> bytes:
+    """Rows as a frame. ``columns`` has a column's sort; ``digest`` takes in what the frame says, not how it says it."""
+    values: dict[str, Sequence[Any] | Mapping[str, Any]] = {}
+    lengths: dict[str, Sequence[int] | Mapping[str, int]] = {}
+    pieces: list[bytes] = []
+    by_column = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    for (name, sort), column in zip(columns.items(), by_column, strict=True):
+        if sort in _BINARY:
+            lengths[name] = _shorten([-1 if value is None else len(value) for value in column])
+            pieces += [value for value in column if value is not None]
+        else:
+            values[name] = _shorten(column)
+    said = {"table": table, "rows": len(rows), "order": list(columns), "columns": values, "bytes": lengths}
+    text, body = _encode(said).encode(), b"".join(pieces)
+    digest.update(text)
+    digest.update(body)
+    packed = zlib.compress(text, _LEVEL)
+    return b"frame %d %d\n" % (len(packed), len(body)) + packed + body
+
+
+def _shorten(values: Sequence[Any]) -> Sequence[Any] | Mapping[str, Any]:
+    """Values, or the one that all of them are: in most columns they are."""
+    same = bool(values) and values.count(values[0]) == len(values)
+    return {"same": values[0]} if same else values
+
+
+def _lengthen(values: Any, count: int) -> Sequence[Any]:
+    """The values again."""
+    return [values["same"]] * count if isinstance(values, dict) else values
+
+
+def read_frames(data: bytes) -> Iterator[Frame]:
+    """The frames that follow each other in ``data``; ``FrameDamagedError`` unless they are whole to the end."""
+    place = 0
+    while place < len(data):
+        head = _HEAD.match(data, place)
+        if head is None:
+            raise FrameDamagedError(f"there is no frame at byte {place}")
+        middle = head.end() + int(head[1])
+        stop = middle + int(head[2])
+        if stop > len(data):
+            raise FrameDamagedError(f"the frame at byte {place} is cut short")
+        yield _parse_frame(data[head.end() : middle], data[middle:stop])
+        place = stop
+
+
+def _parse_frame(packed: bytes, body: bytes) -> Frame:
+    try:
+        said = json.loads(zlib.decompress(packed))
+        order, count, values, lengths = tuple(said["order"]), said["rows"], said["columns"], said["bytes"]
+        place = 0
+        columns: dict[str, Sequence[Any]] = {name: _lengthen(one, count) for name, one in values.items()}
+        for name in order:
+            if name in lengths:
+                columns[name], place = _cut(body, place, _lengthen(lengths[name], count))
+        if place != len(body) or any(len(columns[name]) != count for name in order):
+            raise ValueError("it has other values than it says")  # noqa: TRY301 - one message for all
+        rows = list(zip(*(columns[name] for name in order), strict=True)) if count else []
+        return Frame(str(said["table"]), order, rows)
+    except (ValueError, KeyError, TypeError, zlib.error, RecursionError) as problem:
+        raise FrameDamagedError(f"a frame cannot be read: {problem}") from problem
+
+
+def _cut(body: bytes, place: int, lengths: Iterable[int]) -> tuple[list[bytes | None], int]:
+    """The values of one column, from a place on; the place after them."""
+    values: list[bytes | None] = []
+    for length in lengths:
+        values.append(None if length < 0 else body[place : place + length])
+        place += max(length, 0)
+    return values, place

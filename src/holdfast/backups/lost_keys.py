@@ -7,7 +7,6 @@ master key is found one day, it opens nothing of an erased user.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,14 +66,11 @@ class Abandoned:
 class LostKeys:
     """Finds the keys that the master key does not open, and abandons them."""
 
-    def __init__(
-        self, catalog: Catalog, cold: ObjectReader, *, identity: IdentityStore, is_erased: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, catalog: Catalog, cold: ObjectReader, identity: IdentityStore) -> None:
         self._keyring, self._signing, _ = catalog.state
         self._catalog = catalog
         self._cold = cold
         self._identity = identity
-        self._is_erased = is_erased
 
     def find(self) -> Abandoned:
         """What there is to abandon. ``MasterKeyError`` if there is no master key to make new keys with: it may be
@@ -126,5 +122,5 @@ class LostKeys:
                 self._catalog.note_trial(one.id, [_REASON], good=False, memories=0, now=now)
         for key_id in sorted(data):
             self._keyring.abandon("data", key_id)
-            if self._is_erased(key_id):  # an erasure that came between has not seen it there
+            if self._catalog.is_erased(key_id):  # an erasure that came between has not seen it there
                 self._keyring.destroy(key_id)

@@ -42,9 +42,9 @@ class _Part:
     """One user's part of a backup, as it is read."""
 
     owner: Owner
-    packs: dict[int, PackRow]
+    packs: dict[int, PackRow] = field(default_factory=dict)
+    """By the numbers that they have in the backup, as sessions are."""
     sessions: dict[int, Values] = field(default_factory=dict)
-    """By the numbers that they have in the backup."""
     begun: set[int] = field(default_factory=set)
     """The sessions with messages that were read already."""
     made: set[str] = field(default_factory=set)
@@ -52,77 +52,75 @@ class _Part:
     outdated: set[str] = field(default_factory=set)
 
 
+@dataclass
 class Merge:
     """One restore into a store that is in use; ``restored`` counts what was restored.
 
     ``refresh`` is called with a subject and its entities whose texts may no longer be true.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        manifest: Manifest,
-        make_merger: Callable[[Origin], RowMerger],
-        *,
-        overwrite: bool,
-        progress: Progress,
-        refresh: Callable[[Subject, Sequence[str]], None],
-    ) -> None:
-        self._catalog = catalog
-        self._manifest = manifest
-        self._overwrite = overwrite
-        self._progress = progress
-        self._refresh = refresh
-        self._held = {one.name: one for one in manifest.packs}
+    catalog: Catalog
+    manifest: Manifest
+    make_merger: Callable[[Origin], RowMerger]
+    refresh: Callable[[Subject, Sequence[str]], None]
+    progress: Progress
+    overwrite: bool
+
+    def __post_init__(self) -> None:
+        self._docs = list(self.catalog.docs(self.manifest))
+        self._held = {one.name: one for one in self.manifest.packs}
         models: dict[int, str] = {}
         self._holds: list[Values] = []
-        for frame in self._frames([doc for doc in catalog.docs(manifest) if doc.sort == "common"]):
+        for frame in self._frames([doc for doc in self._docs if doc.sort == "common"]):
             if frame.table == "models":
                 models |= {row["code"]: row["id"] for row in _rows(frame)}
             elif frame.table == "holds":
                 self._holds += _rows(frame)
-        self._merger = make_merger(Origin(manifest.id, models, self._fetch))
-        self.restored = Restored(manifest.id, manifest.kinds)
+        self._merger = self.make_merger(Origin(self.manifest.id, models, self._fetch))
+        self.restored = Restored(self.manifest.id, self.manifest.kinds)
 
-    def user(self, docs: Sequence[Doc], who: str) -> None:
-        """Restore what is missing of one user."""
+    def user(self, who: str, mark: str, memory_id: str | None) -> None:
+        """Restore what is missing of the user whose documents have a mark, or only one memory."""
+        docs = [doc for doc in self._docs if doc.sort == "user" and doc.mark == mark]
+        if not docs:
+            raise NotFoundError(
+                f"backup {self.manifest.id} holds nothing of user {who!r}; see others with: holdfast backup list"
+            )
         with self._explain_refusal(who):
-            self._merge(docs[0].key, self._frames(docs), docs)
+            if memory_id is None:
+                self._merge(docs[0].key, self._frames(docs))
+            else:
+                self._memory(docs, who, memory_id)
 
-    def memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
+    def _memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
         """Restore one memory of a user, with its facts if it is an entity."""
-        with self._explain_refusal(who):
-            found: dict[str, list[Values]] = {"subjects": [], "records": [], "facts": [], "packs": []}
-            for frame in self._frames(docs):
-                if frame.table in found:
-                    found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
-            if not found["records"]:
-                raise NotFoundError(f"backup {self._manifest.id} holds no memory {memory_id!r} of user {who!r}")
-            part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
-            self._merge_records(part, found["records"], alone=True)
-            if self.restored.lost:
-                raise ObjectDamagedError(
-                    f"memory {memory_id} lies in a cold object that backup {self._manifest.id} does not hold; "
-                    "try another backup"
-                )
-            if found["facts"]:
-                self._count(part, self._merger.facts(part.owner, found["facts"], part.made))
-            self._finish(part)
+        found: dict[str, list[Values]] = {"subjects": [], "records": [], "facts": [], "packs": []}
+        for frame in self._frames(docs):
+            if frame.table in found:
+                found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
+        if not found["records"]:
+            raise NotFoundError(f"backup {self.manifest.id} holds no memory {memory_id!r} of user {who!r}")
+        part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
+        self._merge_records(part, found["records"], alone=True)
+        if self.restored.lost:
+            raise ObjectDamagedError(
+                f"memory {memory_id} lies in a cold object that backup {self.manifest.id} does not hold; "
+                "try another backup"
+            )
+        if found["facts"]:
+            self._count(part, self._merger.facts(part.owner, found["facts"], part.made))
+        self._finish(part)
 
     def everyone(self) -> None:
         """Restore what is missing of everyone, and the holds that name no user."""
-        users: dict[str, list[Doc]] = defaultdict(list)
-        for doc in self._catalog.docs(self._manifest):
-            if doc.sort == "user":
-                users[doc.key].append(doc)
-        small = [docs[0] for docs in users.values() if len(docs) == 1]
-        for doc, frames in self._catalog.contents(self._manifest, small):  # each segment is read once
-            with self._count_refusal():
-                self._merge(doc.key, frames)
-        for key, docs in users.items():
-            if len(docs) > 1:
-                with self._count_refusal():
-                    self._merge(key, self._frames(docs), docs)
+        contents = self.catalog.contents(self.manifest, [doc for doc in self._docs if doc.sort == "user"])
+        for key, found in groupby(contents, key=lambda one: one[0].key):  # documents of one user come together
+            try:
+                self._merge(key, _join(found))
+            except ErasedError:
+                self.restored.erased += 1
+            except StrangerError:
+                self.restored.strangers += 1
         tenants: dict[str, list[Values]] = defaultdict(list)
         for row in self._holds:
             tenants[row["tenant"]].append(row)
@@ -134,7 +132,7 @@ class Merge:
     @contextmanager
     def _explain_refusal(self, who: str) -> Iterator[None]:
         """Raise an error that says why one user cannot be restored."""
-        backup_id = self._manifest.id
+        backup_id = self.manifest.id
         try:
             yield
         except ErasedError:
@@ -147,26 +145,12 @@ class Merge:
                 "restore the backup into a store of its own"
             ) from None
 
-    @contextmanager
-    def _count_refusal(self) -> Iterator[None]:
-        """Count a user who cannot be restored, and go on with the others."""
-        try:
-            yield
-        except ErasedError:
-            self.restored.erased += 1
-        except StrangerError:
-            self.restored.strangers += 1
-
-    def _merge(self, key: str, frames: Iterable[Frame] | None, docs: Sequence[Doc] = ()) -> None:
-        """Restore what is missing of one user. All frames are given, or they are read from ``docs`` as they come."""
-        if frames is None:
-            raise ErasedError
+    def _merge(self, key: str, frames: Iterable[Frame]) -> None:
+        """Restore what is missing of one user."""
         part: _Part | None = None
         for frame in frames:
             if frame.table == "subjects":
-                owner = _owner(key, list(_rows(frame)))
-                cold = self._frames([doc for doc in docs if doc.rows.get("packs")]) if docs else frames
-                part = _Part(owner, _packs(row for one in cold if one.table == "packs" for row in _rows(one)))
+                part = _Part(_owner(key, list(_rows(frame))))
             elif part is None:
                 raise ObjectDamagedError(_NO_SUBJECT)
             else:
@@ -183,6 +167,8 @@ class Merge:
             case "records":
                 for batch in _batches(_rows(frame)):
                     self._merge_records(part, batch)
+            case "packs":
+                part.packs |= _packs(_rows(frame))
             case "sessions":
                 part.sessions |= {row["no"]: row for row in _rows(frame)}
             case "history":
@@ -195,9 +181,9 @@ class Merge:
                 self._count(part, self._merger.holds(part.owner, list(_rows(frame))))
 
     def _merge_records(self, part: _Part, rows: Sequence[Values], *, alone: bool = False) -> None:
-        merged = self._merger.records(part.owner, rows, part.packs, overwrite=self._overwrite, alone=alone)
+        merged = self._merger.records(part.owner, rows, part.packs, overwrite=self.overwrite, alone=alone)
         self._count(part, merged)
-        self._progress(len(rows))
+        self.progress(len(rows))
 
     def _merge_messages(self, part: _Part, rows: Sequence[Values]) -> None:
         conversations = []
@@ -216,22 +202,25 @@ class Merge:
     def _finish(self, part: _Part) -> None:
         self.restored.users += 1
         if part.outdated:
-            self._refresh(part.owner.subject, sorted(part.outdated))
+            self.refresh(part.owner.subject, sorted(part.outdated))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _frames(self, docs: Sequence[Doc]) -> Iterator[Frame]:
-        """The frames of documents, one after the other."""
-        for doc in docs:
-            for _, frames in self._catalog.contents(self._manifest, [doc]):
-                if frames is None:
-                    raise ErasedError
-                yield from frames
+        return _join(self.catalog.contents(self.manifest, docs))
 
     def _fetch(self, name: str) -> bytes | None:
         """A cold object as it was backed up."""
         held = self._held.get(f"{PACKS}{name}")
-        return None if held is None else self._catalog.read(held)
+        return None if held is None else self.catalog.read(held)
+
+
+def _join(contents: Iterable[tuple[Doc, list[Frame] | None]]) -> Iterator[Frame]:
+    """The frames of documents, one after the other."""
+    for _, frames in contents:
+        if frames is None:
+            raise ErasedError
+        yield from frames
 
 
 def _owner(key: str, subjects: Sequence[Values]) -> Owner:

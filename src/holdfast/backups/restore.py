@@ -7,14 +7,14 @@ erased stay erased.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Snapshot, check_frame
-from holdfast.backups.format import PACKS, Doc, Frame, Manifest
-from holdfast.core.errors import NotFoundError, StoreTooNewError
+from holdfast.backups.format import PACKS, Doc, Manifest, count_records
+from holdfast.core.errors import StoreTooNewError
 from holdfast.core.records import MemoryType, Subject
 from holdfast.installation import upgrade_command
 from holdfast.ports.backups import RowStore, RowWriter
@@ -52,13 +52,12 @@ class Restored:
     """Cold objects that were missing, and are there again."""
     whole: bool = False
     """Whether the backup became the whole store, with rules, agents and audit chains."""
-    counts: Counter[str] = field(default_factory=Counter)
     outdated: dict[Subject, Sequence[str]] = field(default_factory=dict)
     """Entities of subjects with texts that may no longer be true."""
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for programs."""
-        fields = {name: value for name, value in vars(self).items() if name not in {"counts", "outdated"}}
+        fields = {name: value for name, value in vars(self).items() if name != "outdated"}
         return fields | {"kinds": list(self.kinds)}
 
 
@@ -96,97 +95,84 @@ def check_version(manifest: Manifest, schema: tuple[int, int]) -> None:
 
 
 def fill_whole(
-    catalog: Catalog,
-    manifest: Manifest,
-    writer: RowWriter,
-    *,
-    is_erased: Callable[[str], bool],
-    is_revoked: Callable[[str], bool] = lambda _key_id: False,
-    progress: Progress = lambda _count: None,
+    catalog: Catalog, manifest: Manifest, writer: RowWriter, is_revoked: Callable[[str], bool], progress: Progress
 ) -> tuple[Restored, list[Doc]]:
     """Write all that a backup holds, without users who were erased and API keys that were revoked since; the documents
     that were written.
     """
-    restored = Restored(manifest.id, manifest.kinds, whole=True)
     written: list[Doc] = []
     erased: set[str] = set()
     writer.clear()
     for doc, frames in catalog.contents(manifest, catalog.docs(manifest)):
-        if frames is None or (doc.sort == "user" and is_erased(doc.key)):
+        if frames is None or (doc.sort == "user" and catalog.is_erased(doc.key)):
             erased.add(doc.key)
             continue
-        _add(writer, frames, is_revoked)
+        for frame in frames:
+            check_frame(frame)
+            rows = frame.rows
+            if frame.table == "api_keys":
+                rows = [row for row in rows if not is_revoked(row[frame.columns.index("id")])]
+            writer.add(frame.table, frame.columns, rows)
         written.append(doc)
-        restored.counts.update(doc.rows)
-        progress(doc.rows.get("records", 0))
+        progress(count_records([doc]))
     writer.finish(manifest.counters)
-    restored.users = len({doc.key for doc in written if doc.sort == "user"})
-    restored.erased = len(erased)
-    restored.memories = restored.counts["records"]
-    restored.sessions, restored.messages = restored.counts["sessions"], restored.counts["history"]
-    restored.facts = restored.counts["facts"]
-    restored.holds = restored.counts["holds"]
-    return restored, written
+    return _count(manifest, written, erased), written
 
 
-def _add(writer: RowWriter, frames: Iterable[Frame], is_revoked: Callable[[str], bool]) -> None:
-    for frame in frames:
-        check_frame(frame)
-        rows = frame.rows
-        if frame.table == "api_keys":
-            rows = [row for row in rows if not is_revoked(row[frame.columns.index("id")])]
-        writer.add(frame.table, frame.columns, rows)
+def _count(manifest: Manifest, docs: Sequence[Doc], erased: set[str]) -> Restored:
+    """What documents hold."""
+    users = len({doc.key for doc in docs if doc.sort == "user"})
+    tables = {"memories": "records", "sessions": "sessions", "messages": "history", "facts": "facts", "holds": "holds"}
+    counts: dict[str, Any] = {name: sum(doc.rows.get(table, 0) for doc in docs) for name, table in tables.items()}
+    return Restored(manifest.id, manifest.kinds, users=users, erased=len(erased), whole=True, **counts)
 
 
 def restore_packs(catalog: Catalog, manifest: Manifest, docs: Sequence[Doc], cold: ObjectStore) -> int:
     """Write the cold objects that memories lie in and that are missing; how many were."""
-    held = {one.name: one for one in manifest.packs}
-    missing = 0
-    for name in sorted({name for doc in docs for name in doc.packs}):
-        if name not in cold.names(name.rsplit("/", 1)[0] + "/") and f"{PACKS}{name}" in held:
+    needed, missing = {name for doc in docs for name in doc.packs}, 0
+    for held in manifest.packs:
+        name = held.name.removeprefix(PACKS)
+        if name in needed and name not in cold.names(name.rsplit("/", 1)[0] + "/"):
             cold.prepare()
-            cold.put(name, catalog.read(held[f"{PACKS}{name}"]))
+            cold.put(name, catalog.read(held))
             missing += 1
     return missing
+
+
+def read_whole(catalog: Catalog, manifest: Manifest, progress: Progress) -> tuple[Restored, list[str]]:
+    """Read all documents of a backup; what they hold, and where that is not what the index says."""
+    problems, read, erased = [], [], set()
+    for doc, frames in catalog.contents(manifest, catalog.docs(manifest)):
+        if frames is None:
+            erased.add(doc.key)
+            continue
+        rows: Counter[str] = Counter()
+        for frame in frames:
+            rows[frame.table] += len(frame.rows)
+        if rows != doc.rows:
+            problems.append(f"a document in {doc.segment} has other rows than the index says")
+        read.append(doc)
+        progress(count_records([doc]))
+    return _count(manifest, read, erased), problems
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def try_restore(
-    rows: RowStore, catalog: Catalog, manifest: Manifest, is_erased: Callable[[str], bool], progress: Progress
-) -> tuple[Restored, list[str]]:
+def try_restore(rows: RowStore, catalog: Catalog, manifest: Manifest, progress: Progress) -> tuple[Restored, list[str]]:
     """Restore a backup into a store of its own, read that and compare; the differences, in words."""
     with rows.trial() as (writer, reader):
-        restored, docs = fill_whole(catalog, manifest, writer, is_erased=is_erased, progress=progress)
+        restored, docs = fill_whole(catalog, manifest, writer, lambda _key_id: False, progress)
         found = Snapshot(reader, frozenset(MemoryType(kind) for kind in manifest.kinds)).digests()
         wanted: dict[tuple[str, str], str] = {
             (doc.sort, doc.key if doc.sort in {"user", "tenant"} else doc.mark): doc.digest for doc in docs
         }
-        keys = sorted({*wanted, *found})
-        return restored, [_describe(*key, wanted, found) for key in keys if wanted.get(key) != found.get(key)]
+        differing = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
+        return restored, [_describe(*key, is_new=key not in wanted, is_gone=key not in found) for key in differing]
 
 
-_Digests = Mapping[tuple[str, str], str]
-
-
-def _describe(sort: str, key: str, wanted: _Digests, found: _Digests) -> str:
+def _describe(sort: str, key: str, *, is_new: bool, is_gone: bool) -> str:
     """How a document of the restored store differs from the one in the backup."""
     names = {"user": f"what is kept of {key}", "tenant": f"what is kept of tenant {key}", "chain": f"audit {key}"}
-    name = names.get(sort, "what belongs to everybody")
-    if (sort, key) not in found:
-        return f"{name} is missing"
-    return f"{name} {'has changed' if (sort, key) in wanted else 'is new'}"
-
-
-# --- looking up one user ----------------------------------------------------------------------------------------------
-
-
-def docs_of(catalog: Catalog, manifest: Manifest, mark: str, who: str) -> list[Doc]:
-    """The documents of a user, found by the mark."""
-    theirs = [doc for doc in catalog.docs(manifest) if doc.sort == "user" and doc.mark == mark]
-    if not theirs:
-        raise NotFoundError(
-            f"backup {manifest.id} holds nothing of user {who!r}; see others with: holdfast backup list"
-        )
-    return theirs
+    difference = "is missing" if is_gone else "is new" if is_new else "has changed"
+    return f"{names.get(sort, 'what belongs to everybody')} {difference}"

@@ -8,11 +8,11 @@ as good. Objects that are not of backups are left alone.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from holdfast.backups.catalog import Catalog, Damaged, ends_at, is_ahead
 from holdfast.backups.format import (
@@ -22,10 +22,10 @@ from holdfast.backups.format import (
     Doc,
     Held,
     Manifest,
-    backup_of,
+    count_records,
     held_object,
     index_name,
-    is_segment,
+    is_backup_id,
     manifest_name,
     rewritten_name,
     trial_name,
@@ -38,6 +38,7 @@ from holdfast.core.packs import is_pack_name
 from holdfast.privacy.ledger import Ledger
 
 _log = logging.getLogger("holdfast.backups")
+_OBJECT: Final = re.compile(rf"{FOLDER}([^/]+)/(?:(?:manifest|trial)\.json|index(?:-\d+)?)|{SEGMENTS}(.+)-\d+(?:r\d+)?")
 
 
 @dataclass
@@ -69,8 +70,7 @@ def rotate(catalog: Catalog, ledger: Ledger, *, belief: Belief, renew: Callable[
     """Rotate. Only backups past their time by the trusted time are removed. If anything breaks it off, every backup is
     whole, and the next rotation goes on.
     """
-    now = belief.now
-    done = Rotation()
+    now, done = belief.now, Rotation()
     whole = _readable(catalog, done)
     done.ahead += [one.id for one in whole if is_ahead(one, now)]
     staying, incomplete = _remove_old(catalog, whole, done, belief.upto)
@@ -79,9 +79,9 @@ def rotate(catalog: Catalog, ledger: Ledger, *, belief: Belief, renew: Callable[
     rewrite = _Rewrite(catalog, ledger, staying, now)
     after = rewrite.run(renew)
     done.damaged += sorted(rewrite.damaged)
-    done.rewritten += [manifest.id for manifest, is_rewritten in after if is_rewritten]
+    done.rewritten += rewrite.rewritten
     renew()
-    _remove_objects(catalog, [manifest for manifest, _ in after], done)
+    _remove_objects(catalog, after, done)
     done.damaged += [one for one in incomplete if one not in done.damaged]
     return done
 
@@ -153,9 +153,12 @@ class _Rewrite:
     def __init__(self, catalog: Catalog, ledger: Ledger, staying: Sequence[Manifest], now: int) -> None:
         self._catalog = catalog
         self._now = now
-        self._last, self._last_hash = ledger.head()
+        self._last, last_hash = ledger.head()
+        #: The fields of a manifest that was compared with the ledger as it is.
+        self._seen: dict[str, Any] = {"ledger": self._last, "ledger_hash": last_hash}
         self._staying = staying
         self.damaged: set[str] = set()
+        self.rewritten: list[str] = []
         known = min((one.ledger for one in staying), default=self._last)
         self._erased = ledger.erased(after=known)
         self._docs = self._read_indexes() if self._erased else {}
@@ -163,11 +166,6 @@ class _Rewrite:
         self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()
         self._moved: dict[str, Doc] = {}
         self._new_segments: dict[str, Held | None] = {}
-
-    @property
-    def _seen(self) -> dict[str, Any]:
-        """The fields of a manifest that was compared with the ledger as it is."""
-        return {"ledger": self._last, "ledger_hash": self._last_hash}
 
     def _read_indexes(self) -> dict[str, list[Doc]]:
         found = {}
@@ -182,8 +180,8 @@ class _Rewrite:
         _log.warning("backup %s is left as it is: %s", one.id, problem)
         self.damaged.add(one.id)
 
-    def run(self, renew: Callable[[], None]) -> list[tuple[Manifest, bool]]:
-        """The backups as they are afterwards, and whether each was rewritten."""
+    def run(self, renew: Callable[[], None]) -> list[Manifest]:
+        """The backups as they are afterwards."""
         for name in sorted(self._worn):
             users = [one for one in self._staying if any(held.name == name for held in one.segments)]
             held = next(held for held in users[0].segments if held.name == name)
@@ -193,7 +191,7 @@ class _Rewrite:
                 for one in users:
                     self._note_damaged(one, problem)
             renew()
-        return [self._rewrite(one) if one.id not in self.damaged else (one, False) for one in self._staying]
+        return [one if one.id in self.damaged else self._rewrite(one) for one in self._staying]
 
     def _without_erased(self, held: Held) -> Held | None:
         """Write a segment again, with what any backup still refers to; ``None`` if that is nothing."""
@@ -206,13 +204,11 @@ class _Rewrite:
         if not within:
             return None
         old, name, place = self._catalog.read(held), self._new_name(held.name), 0
-        pieces = []
-        for doc in sorted(within.values(), key=lambda doc: doc.at):
-            size = sum(doc.sizes)
-            pieces.append(old[doc.at : doc.at + size])
+        docs = sorted(within.values(), key=lambda doc: doc.at)
+        for doc in docs:
             self._moved[doc.id] = doc._replace(segment=name, at=place)
-            place += size
-        data = b"".join(pieces)
+            place += doc.size
+        data = b"".join(old[doc.at : doc.at + doc.size] for doc in docs)
         self._catalog.objects.put(name, data)
         return held_object(name, data)
 
@@ -224,11 +220,9 @@ class _Rewrite:
         self._taken.add(name)
         return name
 
-    def _rewrite(self, manifest: Manifest) -> tuple[Manifest, bool]:
+    def _rewrite(self, manifest: Manifest) -> Manifest:
         if not any(held.name in self._worn for held in manifest.segments):
-            if manifest.ledger < self._last:
-                manifest = _sign(self._catalog, replace(manifest, **self._seen), self._now)
-            return manifest, False
+            return self._sign(replace(manifest, **self._seen)) if manifest.ledger < self._last else manifest
         docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
         gone = {doc.key for doc in self._docs[manifest.id] if doc.sort == "user" and doc.key in self._erased}
         index, name = write_index(docs), index_name(manifest.id, self._last)
@@ -240,24 +234,23 @@ class _Rewrite:
             segments=tuple(held for held in segments if held is not None),
             packs=tuple(one for one in manifest.packs if not any(f"/{alias}/" in one.name for alias in self._erased)),
             subjects=manifest.subjects - len(gone),
-            records=sum(doc.rows.get("records", 0) for doc in docs),
-            rows=dict(sum((Counter(doc.rows) for doc in docs), Counter())),
+            records=count_records(docs),
             **self._seen,
-            rewritten_at=self._now,
         )
-        return _sign(self._catalog, rewritten, self._now), True
+        self.rewritten.append(manifest.id)
+        return self._sign(rewritten)
 
-
-def _sign(catalog: Catalog, manifest: Manifest, now: int) -> Manifest:
-    catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, catalog.state.signing.current(now=now)))
-    return manifest
+    def _sign(self, manifest: Manifest) -> Manifest:
+        key = self._catalog.state.signing.current(now=self._now)
+        self._catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, key))
+        return manifest
 
 
 def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotation) -> None:
     """Remove the objects of backups that no backup refers to; none, while a backup cannot be read."""
     if done.damaged:
         return
-    needed = {held.name for one in staying for held in (one.index, *one.segments, *one.packs)}
+    needed = {held.name for one in staying for held in one.objects}
     needed |= {name for one in staying for name in (manifest_name(one.id), trial_name(one.id))}
     there = (name for prefix in (FOLDER, SEGMENTS, PACKS) for name in catalog.objects.names(prefix))
     unused = [name for name in there if name not in needed and _is_of_backup(name)]
@@ -268,11 +261,7 @@ def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotatio
 
 
 def _is_of_backup(name: str) -> bool:
-    if name.startswith(FOLDER):
-        parts = name.split("/")
-        return len(parts) == 3 and backup_of(manifest_name(parts[1])) is not None and _is_known_file(parts[2])
-    return is_pack_name(name.removeprefix(PACKS)) if name.startswith(PACKS) else is_segment(name)
-
-
-def _is_known_file(name: str) -> bool:
-    return name in {"manifest.json", "trial.json", "index"} or name.removeprefix("index-").isdigit()
+    if name.startswith(PACKS):
+        return is_pack_name(name.removeprefix(PACKS))
+    found = _OBJECT.fullmatch(name)
+    return found is not None and is_backup_id(found[1] or found[2])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final, Protocol
 
-from holdfast.backups.catalog import Backup, Catalog, Damaged, count_rows, describe_backup, is_ahead
+from holdfast.backups.catalog import Backup, Catalog, Damaged, describe_backup, is_ahead
 from holdfast.backups.contents import count_memories, is_used
-from holdfast.backups.create import BackupMaker, Order, Progress, mark_of
+from holdfast.backups.create import BackupMaker, Progress, mark_of
 from holdfast.backups.format import STORE_KEY, Manifest, is_named_after, name_backup
 from holdfast.backups.merge import Merge
-from holdfast.backups.restore import Check, Restored, check_version, docs_of, fill_whole, restore_packs, try_restore
+from holdfast.backups.restore import Check, Restored, check_version, fill_whole, read_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
 from holdfast.core.clock import Belief
 from holdfast.core.errors import (
@@ -33,7 +33,7 @@ from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, k
 from holdfast.core.values import check_id
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.access import begin_steps
-from holdfast.ports.backups import Origin, RowMerger, RowStore
+from holdfast.ports.backups import RowStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.ledger import KeysAndLedger
 
@@ -43,16 +43,14 @@ DAILY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is 
 WEEKLY: Final = frozenset(kind.name for kind in TYPES.values() if kind.backup is Rhythm.WEEKLY)
 
 
-class Places(NamedTuple):
-    """Object stores, opened when they are first needed."""
-
-    backups: Callable[[], ObjectStore]
-    cold: Callable[[], ObjectStore]
-    """Cold storage, as it is: what is in it stays sealed."""
-
-
 class Host(Protocol):
     """What backups ask of the store around them."""
+
+    def open_backups(self) -> ObjectStore:
+        """Where backups go."""
+
+    def open_cold(self) -> ObjectStore:
+        """Cold storage, as it is: what is in it stays sealed."""
 
     def now(self) -> int:
         """The present."""
@@ -73,29 +71,20 @@ class Host(Protocol):
         """Make what was restored ready to be used."""
 
 
+@dataclass(eq=False)
 class Backups:
     """``holdfast.backups``: of the whole store, whichever tenant asks; single users are restored for that tenant."""
 
-    def __init__(
-        self,
-        rows: RowStore,
-        tenant: str,
-        places: Places,
-        *,
-        state: KeysAndLedger,
-        leadership: Leadership,
-        host: Host,
-    ) -> None:
-        self._rows = rows
-        self._tenant = tenant
-        self._places = places
-        self._state = state
-        self._leadership = leadership
-        self._host = host
+    _rows: RowStore
+    _tenant: str
+    _state: KeysAndLedger
+    _leadership: Leadership
+    _host: Host
 
     @cached_property
     def _catalog(self) -> Catalog:
-        return Catalog(self._places.backups(), self._state, self._is_erased)
+        ledger = self._state.ledger
+        return Catalog(self._host.open_backups(), self._state, lambda alias: ledger.find(alias) is not None)
 
     def create(
         self,
@@ -117,14 +106,14 @@ class Backups:
             now = self._host.now()
             request = begin_steps()
             record_id = self._host.new_id(now) if request is None else request.new_ids(1)[0]
-            if request is not None:  # a process that was killed before it answered may have made it
-                for made_id in (one for one in self._catalog.ids() if is_named_after(one, record_id)):
+            for made_id in [] if request is None else self._catalog.ids():
+                if is_named_after(made_id, record_id):  # by a process that was killed before it answered
                     with suppress(NotFoundError):
                         return self._describe(self._catalog.get(made_id))
             self._host.check_clock(now, confirm=confirm)
-            order = Order(name_backup(record_id, now), chosen, now)
-            maker = BackupMaker(self._rows, self._catalog, self._places.cold, order, progress=progress, renew=renew)
-            made = self._describe(maker.run(full=full))
+            order = (name_backup(record_id, now), chosen, now)
+            maker = BackupMaker(*order, self._rows, self._catalog, self._host.open_cold, progress, renew, full)
+            made = self._describe(maker.run())
         _log.info("backup %s holds %d memories of %d users", made.id, made.memories, made.users)
         return made
 
@@ -150,28 +139,26 @@ class Backups:
         """Read all of a backup and check that each byte is as it was written; with ``restore``, also restore it into a
         store of its own, read that and compare. Only then it counts as good. Nothing else is changed.
         """
-        began = time.perf_counter()
-        catalog = self._catalog
+        began, catalog = time.perf_counter(), self._catalog
         if restore:
             self._check_ledger()
         problems: list[str] = []
-        users = memories = erased = 0
-        manifest: Manifest | None = None
+        found, manifest = Restored(backup_id, ()), None
         try:
             manifest = catalog.get(backup_id)
             check_version(manifest, self._rows.schema)
             if restore:
-                restored, problems = try_restore(self._rows, catalog, manifest, self._is_erased, progress)
-                users, memories, erased = restored.users, restored.memories, restored.erased
+                found, problems = try_restore(self._rows, catalog, manifest, progress)
             else:
-                users, memories, erased = self._read(manifest, progress, problems)
+                found, problems = read_whole(catalog, manifest, progress)
             for held in manifest.packs:
                 catalog.read(held)
             catalog.check_trial(backup_id)
         except ObjectDamagedError as problem:
             problems.append(str(problem))
         size, took = manifest.size if manifest else 0, time.perf_counter() - began
-        check = Check(backup_id, restore, users, memories, erased, size, took, tuple(problems))
+        counts = (found.users, found.memories, found.erased)
+        check = Check(backup_id, restore, *counts, size, took, tuple(problems))
         if manifest is not None and (restore or not check):  # nothing is noted of a backup that cannot be trusted
             good = bool(check) and check.restored
             catalog.note_trial(check.id, check.problems, good=good, memories=check.memories, now=self._host.now())
@@ -203,7 +190,7 @@ class Backups:
         with self._alone():
             restored = None if user_id is not None else self._restore_whole(manifest, progress)
             if restored is None:
-                restored = self._merge(manifest, user_id, memory_id, overwrite=overwrite, progress=progress)
+                restored = self._merge(manifest, user_id, memory_id, progress, overwrite=overwrite)
         self._host.settle(restored)
         return restored
 
@@ -229,7 +216,7 @@ class Backups:
             catalog, now = self._catalog, self._host.now()
             try:
                 manifest = catalog.get(backup_id)
-                about, kinds = f"of {manifest.moment} with {manifest.records:,} memories", set(manifest.kinds)
+                about, kinds = f"of {manifest.moment} with {manifest.amount}", set(manifest.kinds)
             except (ObjectDamagedError, StoreTooNewError) as problem:
                 about, kinds = f"which cannot be read ({problem})", {"every kind"}
             last = sorted(kinds - kinds_without(catalog, backup_id, now=now))
@@ -275,9 +262,8 @@ class Backups:
             if writer.used():
                 return None
             self._check_first(manifest)
-            checks = {"is_erased": self._is_erased, "is_revoked": self._host.is_revoked}
-            restored, docs = fill_whole(self._catalog, manifest, writer, **checks, progress=progress)
-            restored.objects = restore_packs(self._catalog, manifest, docs, self._places.cold())
+            restored, docs = fill_whole(self._catalog, manifest, writer, self._host.is_revoked, progress)
+            restored.objects = restore_packs(self._catalog, manifest, docs, self._host.open_cold())
         return restored
 
     def _check_first(self, manifest: Manifest) -> None:
@@ -298,46 +284,22 @@ class Backups:
             )
 
     def _merge(
-        self, manifest: Manifest, user_id: str | None, memory_id: str | None, *, overwrite: bool, progress: Progress
+        self, manifest: Manifest, user_id: str | None, memory_id: str | None, progress: Progress, *, overwrite: bool
     ) -> Restored:
         """Restore what is missing in a store that is in use."""
-
-        def make_merger(origin: Origin) -> RowMerger:
-            return self._rows.merge(origin, is_erased=self._is_erased, cold=self._places.cold, now=self._host.now())
+        catalog, cold, now = self._catalog, self._host.open_cold, self._host.now()
 
         def refresh(subject: Subject, entities: Sequence[str]) -> None:
             self._host.settle(Restored(manifest.id, manifest.kinds, outdated={subject: entities}))
 
-        merge = Merge(self._catalog, manifest, make_merger, overwrite=overwrite, progress=progress, refresh=refresh)
+        make_merger = partial(self._rows.merge, is_erased=catalog.is_erased, cold=cold, now=now)
+        merge = Merge(catalog, manifest, make_merger, refresh, progress, overwrite)
         if user_id is None:
             merge.everyone()
-            return merge.restored
-        mark = mark_of(self._state.keyring.get(STORE_KEY), Subject.checked(self._tenant, user_id))
-        docs = docs_of(self._catalog, manifest, mark, user_id)
-        if memory_id is None:
-            merge.user(docs, user_id)
         else:
-            merge.memory(docs, user_id, check_id(memory_id, "memory_id"))
+            mark = mark_of(self._state.keyring.get(STORE_KEY), Subject.checked(self._tenant, user_id))
+            merge.user(user_id, mark, None if memory_id is None else check_id(memory_id, "memory_id"))
         return merge.restored
-
-    def _read(self, manifest: Manifest, progress: Progress, problems: builtins.list[str]) -> tuple[int, int, int]:
-        """Read all documents; how many users, memories and erased users they have."""
-        users: set[str] = set()
-        erased: set[str] = set()
-        memories = 0
-        for doc, frames in self._catalog.contents(manifest, self._catalog.docs(manifest)):
-            if frames is None:
-                erased.add(doc.key)
-                continue
-            if count_rows(frames) != doc.rows:
-                problems.append(f"a document in {doc.segment} has other rows than the index says")
-            users |= {doc.key} if doc.sort == "user" else set()
-            memories += doc.rows.get("records", 0)
-            progress(doc.rows.get("records", 0))
-        return len(users), memories, len(erased)
-
-    def _is_erased(self, alias: str) -> bool:
-        return self._state.ledger.find(alias) is not None
 
     def _describe(self, one: Manifest | Damaged) -> Backup:
         return describe_backup(self._catalog, one, now=self._host.now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.records import Subject
@@ -21,13 +21,6 @@ class ObjectReader(Protocol):
 
     def get_with_tag(self, name: str) -> tuple[bytes, str]:
         """All of an object, and the tag by which ``put`` knows whether it is still the same."""
-
-    def get_stream(self, name: str) -> Iterator[bytes]:
-        """An object in chunks, in their order, read as they are asked for; ``ObjectMissingError`` at once.
-
-        It ends only at the object's end: one that breaks off raises, and so does one that is replaced meanwhile
-        (``StaleError``), unless the old one can be read to its end. What it holds is for the reader to verify.
-        """
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """The names of all objects below a prefix of whole parts (``archive/ab/``), in no particular order.
@@ -51,12 +44,6 @@ class ObjectWriter(Protocol):
         What had the name before is replaced; writing the same again changes nothing. With ``absent``, only if nothing
         has the name: else ``ConflictError``. With ``match``, only if what has the name is what ``get_with_tag`` gave
         that tag: else ``StaleError``. Of any number of writers on the same condition, one succeeds.
-        """
-
-    def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
-        """Write an object that need not fit into memory, as ``put`` does; its size and its SHA-256.
-
-        If the chunks raise, or anything else does, nothing of them stays.
         """
 
     def delete(self, names: Sequence[str]) -> None:

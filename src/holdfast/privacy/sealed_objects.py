@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from holdfast.core.errors import (
     KeyMissingError,
     ObjectDamagedError,
     ObjectMissingError,
-    ObjectStoreError,
     OtherKeyringError,
 )
 from holdfast.ports.objects import ObjectStore
@@ -93,16 +92,6 @@ class SealedObjects:
 
     def _abandoned(self, name: str, key_id: str) -> ObjectDamagedError:
         return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {explain_abandoned(key_id)}")
-
-    def put_stream(self, name: str, chunks: Iterable[bytes]) -> tuple[int, bytes]:
-        if _OWNED.match(name):
-            raise ObjectStoreError(f"{name} belongs to a user and is sealed in one piece; use put")
-        return self._objects.put_stream(name, chunks)
-
-    def get_stream(self, name: str) -> Iterator[bytes]:
-        if _OWNED.match(name):
-            return iter([self.get(name)])
-        return self._objects.get_stream(name)
 
     def delete(self, names: Sequence[str]) -> None:
         self._objects.delete(names)

@@ -30,7 +30,8 @@ TABLES = ("records", "sessions", "history", "facts")
 def burning(holdfast: Holdfast, at: int) -> Fuse:
     """A fuse on everything that a restore does: transactions, and objects that are put into cold storage."""
     fuse = Fuse(holdfast, at)
-    cold: Any = holdfast.backups._places.cold()
+    host: Any = holdfast.backups._host
+    cold: Any = host.open_cold()
     put = cold.put
 
     def guarded(*arguments: Any, **options: Any) -> Any:
@@ -38,7 +39,7 @@ def burning(holdfast: Holdfast, at: int) -> Fuse:
         return put(*arguments, **options)
 
     cold.put = guarded
-    vars(holdfast.backups)["_cold"] = lambda: cold
+    host.open_cold = lambda: cold
     return fuse
 
 

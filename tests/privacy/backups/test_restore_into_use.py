@@ -482,7 +482,7 @@ def test_a_cold_memory_whose_object_no_backup_has_is_not_pretended_to_be_there(
     ids = grown_cold(holdfast, clock)
     warm = holdfast.manager("ann", "guide").add("ann is home", "long_term")["memory_id"]
     name = record_row(holdfast, ids[0])[-1]
-    cold = holdfast.backups._places.cold()
+    cold = holdfast.backups._host.open_cold()
     cold.delete([name])  # it goes while the backup is being made
     backup = holdfast.backups.create()
     raw.run(holdfast, "DELETE FROM records")
@@ -733,7 +733,6 @@ def test_what_a_user_has_in_many_batches_and_documents_comes_back(
     holdfast: Holdfast, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.backups.merge._ROWS", 7)
-    monkeypatch.setattr("holdfast.backups.create.PART", 2_000)
     monkeypatch.setattr("holdfast.backups.create.SEGMENT", 6_000)
     monkeypatch.setattr("holdfast.backups.contents.ROWS", 9)
     memory = holdfast.manager("ann", "guide", "trip")

@@ -24,7 +24,8 @@ from holdfast.edges.service.probes import HEALTH, READY, Look, Part, Probes, Rea
 from holdfast.edges.service.request_log import RequestLog, Traffic, note_route
 from holdfast.edges.service.supervisor import Supervisor
 from holdfast.engine import Holdfast
-from holdfast.storage.objects import ObjectStore, open_cold, open_keeping
+from holdfast.ports.objects import ObjectStore
+from holdfast.storage.objects import open_cold, open_keeping
 
 MCP: Final = "/mcp"
 

@@ -11,7 +11,7 @@ def open_objects(url: str, called: str = "its URL") -> ObjectStore:
 
     ``file:///absolute/folder``, ``s3://bucket/prefix``, ``az://container/prefix`` (or ``azure://``, ``abfs://``) or
     ``gs://bucket/prefix``. Credentials come from the environment (``AWS_*``, ``AZURE_*``, ``GOOGLE_*``).
-    ``InvalidSettingsError`` for anything else. ``called`` is what the setting with the URL goes by in messages.
+    ``InvalidSettingsError`` for anything else. ``called`` is the name of the setting with the URL in messages.
     """
     from holdfast.storage.objects.urls import read_place  # noqa: PLC0415 - programs without archives need none of it
 
@@ -26,7 +26,7 @@ def open_objects(url: str, called: str = "its URL") -> ObjectStore:
 
 
 def open_cold(settings: Settings) -> ObjectStore:
-    """Cold storage, as it is: what belongs to someone is sealed there."""
+    """Cold storage, as it is: what belongs to a user is sealed there."""
     return open_objects(settings.cold_url(), "HOLDFAST_ARCHIVE_URL")
 
 
@@ -38,6 +38,3 @@ def open_keeping(settings: Settings) -> ObjectStore:
 def open_backups(settings: Settings) -> ObjectStore:
     """Where backups go."""
     return open_objects(settings.backups_url(), "HOLDFAST_BACKUP_URL")
-
-
-__all__ = ["ObjectStore", "open_backups", "open_cold", "open_keeping", "open_objects"]
