@@ -90,7 +90,6 @@ class AsyncEpisodic(_Wrapper[Episodic]):
     get_messages = _verb(Episodic.get_messages)
     get_steps = _verb(Episodic.get_steps)
     get_tool_calls = _verb(Episodic.get_tool_calls)
-    add_texts = _verb(Episodic.add_texts)
     cleanup_old_episodes = _verb(Episodic.cleanup_old_episodes)
 
 
@@ -104,11 +103,9 @@ class AsyncEntity(_Wrapper[Entity]):
     delete = _verb(Entity.delete)
     delete_user_entities = _verb(Entity.delete_user_entities)
     export_all = _verb(Entity.export_all)
-    refresh_sources = _verb(Entity.refresh_sources)
     get = _verb(Entity.get)
     history = _verb(Entity.history)
     neighbours = _verb(Entity.neighbours)
-    add_texts = _verb(Entity.add_texts)
 
 
 class AsyncStructured(_Wrapper[Structured]):
@@ -121,8 +118,6 @@ class AsyncStructured(_Wrapper[Structured]):
     delete = _verb(Structured.delete)
     delete_user_data = _verb(Structured.delete_user_data)
     export_all = _verb(Structured.export_all)
-    add_documents = _verb(Structured.add_documents)
-    draft = _verb(Structured.draft)
 
 
 class AsyncTextMemory(_Wrapper[TextMemory]):

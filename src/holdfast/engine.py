@@ -23,7 +23,7 @@ from holdfast.lifecycle.metrics import Collector, exposition
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
 from holdfast.memory.explain import explain
-from holdfast.memory.latency import Latencies
+from holdfast.memory.services import Latencies
 from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target

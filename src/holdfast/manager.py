@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, cast
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
-from holdfast.core.filters import Filter, parse
+from holdfast.core.filters import parse
 from holdfast.core.records import (
     EMPTY_LATENCY_MS,
     SEVERAL_LATENCY_MS,
@@ -23,6 +25,7 @@ from holdfast.core.records import (
 )
 from holdfast.core.values import (
     MAX_QUERY_BYTES,
+    UNSAID,
     Origin,
     check_content,
     check_count,
@@ -31,10 +34,9 @@ from holdfast.core.values import (
     dump_json,
     is_id,
 )
-from holdfast.memory.entity import Entity, refresh_entity_text
-from holdfast.memory.episodic import Episodic
+from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
+from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
-from holdfast.memory.latency import Stopwatch
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import (
     Draft,
@@ -43,13 +45,12 @@ from holdfast.memory.records import (
     item_result,
     memory_result,
     merge_results,
-    refuse_kind,
     score_result,
 )
-from holdfast.memory.services import Services
+from holdfast.memory.services import Services, Stopwatch
 from holdfast.memory.short_term import ShortTerm
-from holdfast.memory.structured import Structured
-from holdfast.memory.user_data import MemoryKind, UserData
+from holdfast.memory.structured import Structured, draft_document
+from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
 from holdfast.memory.working import Working
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS
@@ -63,12 +64,14 @@ from holdfast.results import (
     RestoreResult,
     RetrieveResult,
     RulesResult,
+    WriteResult,
 )
 
 _log = logging.getLogger("holdfast.memory")
 Content = str | Mapping[str, Any]
 _MOST_AT_ONCE = 100_000
 _WITH_SOURCE = "deleted by the user, with what it was derived from"
+_WITH_DERIVED = "deleted by the user, together with what was derived"
 
 
 class Memory(UserData):
@@ -82,13 +85,19 @@ class Memory(UserData):
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
         self._lineage = Lineage(self._records)
+        self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
+            MemoryType.EPISODIC: draft_summary,
+            MemoryType.ENTITY: draft_text,
+            MemoryType.STRUCTURED: partial(draft_document, self._records),
+        }
+        """What makes a record of a content, of the kinds that are more than a text."""
         self.working = Working(services, scope)
         self.long_term = TextMemory(self, MemoryType.LONG_TERM)
         self.persona = TextMemory(self, MemoryType.PERSONA)
         self.short_term = ShortTerm(services, scope)
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
-        self.structured = Structured(self._records, services.schemas)
+        self.structured = Structured(self._records)
 
     @property
     def user_id(self) -> str:
@@ -170,17 +179,12 @@ class Memory(UserData):
             raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
         origin = self._records.origin(source, derived_from)
         ids, usage, gone = (
-            self._write(kind, contents, metadata, origin, prune=self.auto_prune) if contents else ([], None, 0)
+            self._write(kind, contents, metadata, origin, prune=self.auto_prune)
+            if contents
+            else ([], self._usage(kind), 0)
         )
-        result: AddManyResult = {
-            "memory_ids": ids,
-            "operation": "add_many",
-            "memory_type": kind.name.value,
-            "latency_ms": watch.ms(),
-            "quota_remaining": (usage or self._usage(kind)).remaining,
-        }
-        _note_gone(result, kind, gone)
-        return result
+        added = _describe_added(kind, "add_many", watch.ms(), usage, gone)
+        return {"memory_ids": ids, **added}
 
     def _add_one(
         self,
@@ -196,63 +200,38 @@ class Memory(UserData):
         (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
         elapsed = watch.ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        result: AddResult = {
-            "memory_id": memory_id,
-            "operation": "add",
-            "memory_type": kind.name.value,
-            "latency_ms": elapsed,
-            "quota_remaining": usage.remaining,
-        }
-        _note_gone(result, kind, gone)
+        added = _describe_added(kind, "add", elapsed, usage, gone)
+        result = cast("AddResult", {"memory_id": memory_id, **added})
         if isinstance(content, str) and len(content) > INDEXED_CHARS:
             result["indexed_chars"] = INDEXED_CHARS
         return result
 
     def _write(
-        self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
+        self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
         if origin.is_said and not kind.durable:
             raise refuse_kind(
                 kind, "given a source", "it is what the agent has in mind now; leave out where it is from"
             )
-        if isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes):
-            return self._write_each(kind, contents, metadata, origin, prune=prune)
-        shared: Any = metadata
-        if kind.name is MemoryType.STRUCTURED:
-            ids, added = self.structured.add_documents(contents, shared, prune=prune, origin=origin)
+        listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
+        if listed and len(metadata) != len(contents):
+            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
+        if listed and not kind.durable:
+            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
+        if kind.durable:
+            each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
+            draft = self._drafts.get(kind.name, Draft)
+            drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
+            ids, added = self._records.write(kind.name, drafts, prune=prune)
+            if kind.name is MemoryType.ENTITY:
+                refresh_entity_text(self._services, self._scope.subject, added.gone)
             return ids, added.usage, added.pruned
         texts = [_as_text(content, kind) for content in contents]
-        match kind.name:
-            case MemoryType.WORKING:
-                return self.working.put(texts, shared, prune=prune)
-            case MemoryType.SHORT_TERM:
-                role = shared.get("role", "user") if isinstance(shared, Mapping) else "user"
-                ids, held, dropped = self.short_term.append(role, texts, shared)
-                return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped
-            case MemoryType.EPISODIC:
-                ids, added = self.episodic.add_texts(texts, shared, prune=prune, origin=origin)
-            case MemoryType.ENTITY:
-                ids, added = self.entity.add_texts(texts, shared, prune=prune, origin=origin)
-            case _:
-                kept = check_metadata(shared)
-                drafts = [Draft(text, kept, origin=origin) for text in texts]
-                ids, added = self._records.write(kind.name, drafts, prune=prune)
-        return ids, added.usage, added.pruned
-
-    def _write_each(
-        self, kind: Kind, contents: Sequence[Content], metadata: Sequence[object], origin: Origin, *, prune: bool
-    ) -> tuple[list[str], Usage, int]:
-        """Contents with metadata of their own: one transaction still, for the kinds that are plain texts."""
-        if len(metadata) != len(contents):
-            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
-        if kind.name not in (MemoryType.LONG_TERM, MemoryType.PERSONA):
-            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
-        drafts = [
-            Draft(_as_text(content, kind), check_metadata(own), origin=origin)
-            for content, own in zip(contents, metadata, strict=True)
-        ]
-        ids, added = self._records.write(kind.name, drafts, prune=prune)
-        return ids, added.usage, added.pruned
+        if kind.name is MemoryType.WORKING:
+            return self.working.put(texts, metadata, prune=prune)
+        role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
+        ids, held, dropped = self.short_term.append(role, texts, metadata)
+        return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped
 
     # --- recalling ----------------------------------------------------------------------------------------------------
 
@@ -285,11 +264,10 @@ class Memory(UserData):
             archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
             found[kind.name] = self._search(kind, asked, SearchOptions(top_k, now, where, archived, explain))
         results = merge_results(found, top_k)
-        target = kinds[0].latency_ms if len(kinds) == 1 else SEVERAL_LATENCY_MS
-        label = kinds[0].name.value if len(kinds) == 1 else "several"
-        self._services.latencies.record(
-            "retrieve", label, watch.ms(), target if results else min(target, EMPTY_LATENCY_MS)
-        )
+        one = kinds[0] if len(kinds) == 1 else None
+        label, target = ("several", SEVERAL_LATENCY_MS) if one is None else (one.name.value, one.latency_ms)
+        target = target if results else min(target, EMPTY_LATENCY_MS)
+        self._services.latencies.record("retrieve", label, watch.ms(), target)
         return results
 
     def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[RetrieveResult]:
@@ -327,18 +305,15 @@ class Memory(UserData):
         if before is not None and not is_id(before):
             raise InvalidInputError(f"before must be the id of a memory, not {quote(before)}")
         check_count(limit, "limit", most=_MOST_AT_ONCE)
-        where: Filter | None = parse(filters)
+        where = parse(filters)
         if not kind.durable:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
             raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
+        options: dict[str, Any] = {"limit": limit, "include_archived": include_archived, "before": before}
         if source is None:
-            found = self._records.select(
-                kind.name, where, limit=limit, include_archived=include_archived, before=before
-            )
+            found = self._records.select(kind.name, where, **options)
         else:
-            found = self._lineage.of_source(
-                kind.name, check_source(source), where, limit=limit, include_archived=include_archived, before=before
-            )
+            found = self._lineage.of_source(kind.name, check_source(source), where, **options)
         now = self._services.now()
         return [memory_result(record, now) for record in found]
 
@@ -407,9 +382,9 @@ class Memory(UserData):
             raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
         if record.kind is MemoryType.STRUCTURED:
             kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
-            kept["collection"] = record.metadata["collection"]
-            kept["key"] = record.metadata.get("key")
-            draft = self.structured.draft(record.metadata["document"] if content is None else content, kept)
+            kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
+            document = record.metadata["document"] if content is None else content
+            draft = draft_document(self._records, document, kept, UNSAID)
             return {"content": draft.content, "metadata": draft.metadata}
         changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}
         if metadata is not None:
@@ -440,21 +415,18 @@ class Memory(UserData):
             result: DeleteResult = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
             if with_derived:
                 went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
+            changed = went
         else:
             if with_derived:
-                record, went = self._lineage.recycle(
-                    memory_id, reason="deleted by the user, together with what was derived"
-                )
+                record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
             else:
                 record = self._records.recycle(memory_id, reason="deleted by the user")
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
-            if record.kind is MemoryType.ENTITY:
-                self.entity.refresh_sources(record.id)
-        refresh_entity_text(self._services, self._scope.subject, went)
-        left = [one.id for one in self._lineage.live_derived(memory_id)]
+            changed = [record.id, *went] if record.kind is MemoryType.ENTITY else went
+        refresh_entity_text(self._services, self._scope.subject, changed)
         if went:
             result["deleted_with"] = went
-        if left:
+        if left := [one.id for one in self._lineage.live_derived(memory_id)]:
             result["derived"] = left
         return result
 
@@ -464,9 +436,8 @@ class Memory(UserData):
         """
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
-        if record.kind is MemoryType.ENTITY:
-            self.entity.refresh_sources(record.id)
-        refresh_entity_text(self._services, self._scope.subject, came)
+        changed = [record.id, *came] if record.kind is MemoryType.ENTITY else came
+        refresh_entity_text(self._services, self._scope.subject, changed)
         back = cast("RestoreResult", memory_result(self._records.read(memory_id), self._services.now()))
         if came:
             back["restored_with"] = came
@@ -579,13 +550,20 @@ class TextMemory:
         return self._memory.archive_due(self._kind)
 
 
-def _note_gone(result: AddResult | AddManyResult, kind: Kind, gone: int) -> None:
-    """Say how many old ones made way: out of the sliding window, or to the recycle bin."""
+def _describe_added(kind: Kind, operation: str, elapsed: float, usage: Usage, gone: int) -> WriteResult:
+    """What every add says. Of old memories that made way: whether they left the window or went to the bin."""
+    result: WriteResult = {
+        "operation": operation,
+        "memory_type": kind.name.value,
+        "latency_ms": elapsed,
+        "quota_remaining": usage.remaining,
+    }
     if gone and kind.name is MemoryType.SHORT_TERM:
         result["dropped"] = gone
     elif gone:
         result["pruned"] = gone
         result["operation"] = "add_with_prune"
+    return result
 
 
 def _as_text(content: Content, kind: Kind) -> str:

@@ -11,7 +11,9 @@ from typing import Any, NotRequired, TypedDict
 Metadata = dict[str, Any]
 
 
-class _Added(TypedDict):
+class WriteResult(TypedDict):
+    """What every way to add returns."""
+
     operation: str
     memory_type: str
     latency_ms: float
@@ -23,7 +25,7 @@ class _Added(TypedDict):
     """How many messages left the window of short-term memory."""
 
 
-class AddResult(_Added):
+class AddResult(WriteResult):
     """What ``add`` and ``add_with_auto_prune`` return."""
 
     memory_id: str
@@ -31,7 +33,7 @@ class AddResult(_Added):
     """How much of a long text is indexed."""
 
 
-class AddManyResult(_Added):
+class AddManyResult(WriteResult):
     """What ``add_many`` returns."""
 
     memory_ids: list[str]

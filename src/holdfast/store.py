@@ -45,7 +45,7 @@ from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessi
 from holdfast.lifecycle.sweeping.sweep import Purge
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
-from holdfast.memory.working_store import WorkingStore
+from holdfast.memory.working import WorkingStore
 from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates.certificates import Certificates, Engines, find_erasure

@@ -57,10 +57,8 @@ REFUSED: dict[str, Verb] = {
     "ShortTerm.append": lambda memory, _: memory.short_term.append("user", ["new"], None),
     "ShortTerm.delete": lambda memory, ids: memory.short_term.delete(ids.message),
     "Episodic.record_episode": lambda memory, _: memory.episodic.record_episode("a trip", ["went"]),
-    "Episodic.add_texts": lambda memory, _: memory.episodic.add_texts(["new"], None, prune=False),
     "Entity.add": lambda memory, _: memory.entity.add("Rome", attributes={"country": "changed"}),
     "Entity.add (new)": lambda memory, _: memory.entity.add("Bonn"),
-    "Entity.add_texts": lambda memory, _: memory.entity.add_texts(["new"], None, prune=False),
     "Entity.set": lambda memory, _: memory.entity.set("Rome", {"country": "changed"}),
     "Entity.relate": lambda memory, _: memory.entity.relate("Rome", "near", "Ostia"),
     "Entity.end": lambda memory, _: memory.entity.end("Rome", "country"),
@@ -69,7 +67,6 @@ REFUSED: dict[str, Verb] = {
     "Structured.put": lambda memory, _: memory.structured.put("trips", {"city": "changed"}, key="rome"),
     "Structured.put (cold)": lambda memory, _: memory.structured.put("trips", {"city": "changed"}, key="cold"),
     "Structured.put (new)": lambda memory, _: memory.structured.put("trips", {"city": "Bonn"}, key="bonn"),
-    "Structured.add_documents": lambda memory, _: memory.structured.add_documents([{"new": 1}], None, prune=False),
     "Structured.delete": lambda memory, _: memory.structured.delete("trips", "rome"),
 }
 #: What is done for a user, or to keep the store in order, whichever memory it is called on; and what ends with a process.
@@ -82,7 +79,6 @@ ALLOWED: dict[str, Verb] = {
     "TextMemory.delete_all": lambda memory, _: memory.long_term.delete_all("ann"),
     "Episodic.cleanup_old_episodes": lambda memory, _: memory.episodic.cleanup_old_episodes(),
     "Entity.delete_user_entities": lambda memory, _: memory.entity.delete_user_entities("ann"),
-    "Entity.refresh_sources": lambda memory, _: memory.entity.refresh_sources("0" * 36),
     "Structured.delete_user_data": lambda memory, _: memory.structured.delete_user_data("ann"),
     "Working.add": lambda memory, _: memory.working.add("new"),
     "Working.put": lambda memory, _: memory.working.put(["new"], None, prune=False),
@@ -120,7 +116,6 @@ READS = {
     "Structured.get",
     "Structured.find",
     "Structured.export_all",
-    "Structured.draft",
     "Working.items",
     "Working.get",
 }

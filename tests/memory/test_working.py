@@ -13,7 +13,7 @@ from clocks import FakeClock, Seconds
 from holdfast import Holdfast, MemoryManager, NotFoundError
 from holdfast.core.errors import StoreAwayError
 from holdfast.core.records import Message, Scope, Subject
-from holdfast.memory.working_store import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
+from holdfast.memory.working import GRACE_SECONDS, LEASE_SECONDS, WorkingStore
 from holdfast.ports.subjects import MARK_DAYS, ErasureMark, mark_erasure
 from holdfast.storage.stores import stores_over
 

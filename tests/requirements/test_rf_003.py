@@ -14,7 +14,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, MemoryType, QuotaExceededError, aio
 from holdfast.core.records import TYPES
 from holdfast.engine import default_engine
-from holdfast.memory import latency
+from holdfast.memory import services
 from homes import Homes
 
 RESULT_FIELDS = {"memory_id", "operation", "memory_type", "latency_ms", "quota_remaining"}
@@ -164,9 +164,9 @@ def test_rf_003_an_add_that_takes_longer_than_its_target_is_a_warning(
     kind: str,
     target: int,
 ) -> None:
-    monkeypatch.setattr(latency, "time", Ticks(target))
+    monkeypatch.setattr(services, "time", Ticks(target))
     assert memory.add("just in time", kind)["latency_ms"] == pytest.approx(target)
-    monkeypatch.setattr(latency, "time", Ticks(target + 0.25))
+    monkeypatch.setattr(services, "time", Ticks(target + 0.25))
     assert memory.add("a little late", kind)["latency_ms"] == pytest.approx(target + 0.25)
     monkeypatch.undo()
 

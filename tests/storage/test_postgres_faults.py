@@ -26,7 +26,7 @@ from clocks import FakeClock, Seconds
 from holdfast import Holdfast, store
 from holdfast.core.errors import StorageError, StoreAwayError, StoreBusyError
 from holdfast.core.records import COUNT_BITS, LAST_KIND, Subject
-from holdfast.memory.working_store import GRACE_SECONDS, WorkingStore
+from holdfast.memory.working import GRACE_SECONDS, WorkingStore
 from holdfast.recall.embedders import open_embedder
 from holdfast.storage.postgres import database as module
 from holdfast.storage.postgres.database import PostgresDatabase

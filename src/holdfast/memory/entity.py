@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from holdfast.core.errors import (
-    AgentRemovedError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
@@ -17,7 +17,7 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import Fact, MemoryType, Record, Scope, Subject, holds_at, says_already
+from holdfast.core.records import Fact, MemoryType, Record, Subject, holds_at, says_already
 from holdfast.core.values import (
     UNSAID,
     Origin,
@@ -30,15 +30,12 @@ from holdfast.core.values import (
     iso,
     moment,
 )
-from holdfast.lifecycle.bulk_delete import counted
-from holdfast.memory.records import Draft, DurableRecords, clear_kind
+from holdfast.memory.records import TRIES, Draft, DurableRecords
 from holdfast.memory.services import Services
-from holdfast.ports.records import Added
 from holdfast.results import EntityResult, FactResult, NeighbourResult
 
 _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY
-_TRIES: Final = 16
 #: So many facts of an entity are written into the text that recall searches.
 _TOLD: Final = 64
 _MAX_VALUE_BYTES: Final = 64 * 1024
@@ -52,8 +49,7 @@ class Entity:
     """``memory.entity``: what is known about the user's world. An entity is named by its name or its id."""
 
     def __init__(self, records: DurableRecords) -> None:
-        self._records = records
-        self._services = records.services
+        self._records, self._services, self._subject = records, records.services, records.scope.subject
 
     # --- telling --------------------------------------------------------------------------------------------------
 
@@ -82,7 +78,7 @@ class Entity:
         if description is not None:
             given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
         checked = _check_attributes(attributes or {})
-        begins = None if since is None else moment(since, what="since")
+        begins = self._at(since, "since")
         entity_id = self._ensure(name, given, origin)
         self._set(entity_id, checked, begins)
         return entity_id
@@ -91,18 +87,22 @@ class Entity:
         """Set attributes: the value that each had until then ends, it is not overwritten."""
         self._records.check_agent()
         checked = _check_attributes(attributes)
-        self._set(self._resolve(entity).id, checked, None if since is None else moment(since, what="since"))
+        begins = self._at(since, "since")
+        self._set(self._resolve(entity).id, checked, begins)
 
-    def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int | None) -> None:
+    def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int) -> None:
         now = self._services.now()
-        begins = now if since is None else since
         facts = [
-            Fact(self._services.new_id(now), entity_id, name, None, value, begins, None, now)
+            Fact(self._services.new_id(now), entity_id, name, None, value, since, None, now)
             for name, value in attributes.items()
         ]
         if facts:
-            self._services.facts.record(self._records.scope.subject, facts, replacing=True, agent=self._records.scope)
+            self._services.facts.record(self._subject, facts, replacing=True, agent=self._records.scope)
         self._refresh_text([entity_id])
+
+    def _at(self, when: When, what: str) -> int:
+        """A moment that a caller gives; now, if it does not."""
+        return self._services.now() if when is None else moment(when, what=what)
 
     def relate(
         self,
@@ -119,8 +119,7 @@ class Entity:
         With ``replace``, other relations of this name that the source has then end (one employer at a time).
         """
         self._records.check_agent()
-        now = self._services.now()
-        begins = now if since is None else moment(since, what="since")
+        now, begins = self._services.now(), self._at(since, "since")
         ends = None if until is None else moment(until, what="until")
         if ends is not None and ends <= begins:
             raise InvalidInputError(f"the relation would end ({iso(ends)}) before it begins ({iso(begins)})")
@@ -129,24 +128,21 @@ class Entity:
             self._resolve(end) if is_id(end) else _check_name(end)
         one, other = self._known_or_new(source), self._known_or_new(target)
         fact = Fact(self._services.new_id(now), one, relation, other, None, begins, ends, now)
-        scope = self._records.scope
-        added = self._services.facts.record(scope.subject, [fact], replacing=replace, agent=scope)
+        added = self._services.facts.record(self._subject, [fact], replacing=replace, agent=self._records.scope)
         self._refresh_text([one])
-        return fact.id if added else self._standing(fact).id
+        if added:
+            return fact.id
+        known = (one for one in self._facts([fact.source]) if (one.source, one.name) == (fact.source, fact.name))
+        return next(one for one in known if says_already(one, fact)).id
 
     def end(self, source: str, name: str, target: str | None = None, *, at: When = None) -> int:
         """Let an attribute or a relation end; how many facts did. With ``target``, only those that lead to it."""
         self._records.check_agent()
-        moment_of_end = self._services.now() if at is None else moment(at, what="at")
-        record = self._resolve(source)
+        ends_at, record = self._at(at, "at"), self._resolve(source)
         goal = None if target is None else self._resolve(target).id
-        ids = [
-            fact.id
-            for fact in self._facts([record.id])
-            if fact.source == record.id and fact.name == name and goal in (None, fact.target)
-        ]
-        scope = self._records.scope
-        ended = self._services.facts.end(scope.subject, ids, at=moment_of_end, agent=scope)
+        facts = (fact for fact in self._facts([record.id]) if (fact.source, fact.name) == (record.id, name))
+        ids = [fact.id for fact in facts if goal in (None, fact.target)]
+        ended = self._services.facts.end(self._subject, ids, at=ends_at, agent=self._records.scope)
         self._refresh_text([record.id])
         return ended
 
@@ -154,10 +150,10 @@ class Entity:
         """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
         self._records.check_agent()
         record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
-        self.refresh_sources(record.id)
+        self._refresh_sources(record.id)
         return record.id
 
-    def refresh_sources(self, entity_id: str) -> None:
+    def _refresh_sources(self, entity_id: str) -> None:
         """An entity went, or came back: let those that are related to it tell what holds now."""
         facts = self._facts([entity_id])
         live = self._live(facts)
@@ -165,20 +161,17 @@ class Entity:
 
     def delete_user_entities(self, user_id: str) -> int:
         """Send all of a user's entities to the recycle bin; how many."""
-        subject = Subject.checked(self._records.scope.tenant, user_id)
-        return counted(clear_kind(self._records.services, subject, _ENTITY), user_id)
+        return self._records.clear(user_id, _ENTITY)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's entities, whole, in whatever state they are."""
-        services = self._records.services
-        return services.exports.of_kind(self._records.scope.tenant, user_id, _ENTITY)
+        return self._records.export(user_id, _ENTITY)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def get(self, entity: str, *, at: When = None) -> EntityResult:
         """What is known of an entity now, or was true at a moment: attributes, and relations with their dates."""
-        record = self._resolve(entity)
-        when = self._services.now() if at is None else moment(at, what="at")
+        record, when = self._resolve(entity), self._at(at, "at")
         facts = [fact for fact in self._facts([record.id]) if holds_at(fact, when)]
         names = self._names(facts)
         return {
@@ -211,8 +204,7 @@ class Entity:
         check_count(depth, "depth", most=8)
         if direction not in ("out", "in", "both"):
             raise InvalidInputError(f"direction must be 'out', 'in' or 'both', not {quote(direction)}")
-        when = self._services.now() if at is None else moment(at, what="at")
-        start = self._resolve(entity).id
+        when, start = self._at(at, "at"), self._resolve(entity).id
         seen = {start}
         found: list[NeighbourResult] = []
         frontier = deque([(start, 0)])
@@ -223,59 +215,37 @@ class Entity:
             facts = [f for f in self._facts([node]) if f.target and holds_at(f, when) and relation in (None, f.name)]
             records = self._live(facts)
             for fact in facts:
-                leads_out = fact.source == node
-                other = fact.target if leads_out else fact.source
-                if other in seen or other not in records or direction == ("in" if leads_out else "out"):
+                way, other = ("out", fact.target) if fact.source == node else ("in", fact.source)
+                if other is None or other in seen or other not in records or direction not in ("both", way):
                     continue
-                seen.add(str(other))
-                frontier.append((str(other), distance + 1))
+                seen.add(other)
+                frontier.append((other, distance + 1))
                 found.append(
                     {
-                        "entity_id": str(other),
-                        "name": records[str(other)].metadata.get("name"),
-                        "entity_type": records[str(other)].metadata.get("entity_type"),
+                        "entity_id": other,
+                        "name": records[other].metadata.get("name"),
+                        "entity_type": records[other].metadata.get("entity_type"),
                         "relation": fact.name,
-                        "direction": "out" if leads_out else "in",
+                        "direction": way,
                         "distance": distance + 1,
                         "since": iso(fact.since),
                     }
                 )
         return found
 
-    # --- plain texts -------------------------------------------------------------------------------------------------
-
-    def add_texts(
-        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
-    ) -> tuple[list[str], Added]:
-        """Keep plain texts about entities; ``metadata`` may give one a ``name`` that it can be looked up by."""
-        given = check_metadata(metadata)
-        name = None if given.get("name") is None else _key(check_id(given["name"], "name"))
-        drafts = [
-            Draft(check_content(text), {**given, "description": text}, name=name, origin=origin) for text in contents
-        ]
-        ids, added = self._records.write(_ENTITY, drafts, prune=prune)
-        refresh_entity_text(self._services, self._records.scope.subject, added.gone)
-        return ids, added
-
     # --- within ------------------------------------------------------------------------------------------------------
 
     def _ensure(self, name: str, metadata: dict[str, Any], origin: Origin = UNSAID) -> str:
         """The entity of a name with this metadata added to its own, and where it comes from; made if there is none."""
-        for _ in range(_TRIES):
-            there = self._records.named(_ENTITY, _key(name))
-            try:
-                if there is None:
-                    return self._records.write(_ENTITY, [Draft(name, metadata, name=_key(name), origin=origin)])[0][0]
-                merged = {**there.metadata, **metadata, "name": there.metadata.get("name", name)}
-                said = origin.fields(there.scope.agent_id)
-                if merged != there.metadata or any(getattr(there, field) != value for field, value in said.items()):
-                    self._records.change(there, metadata=merged, **said)
-            except AgentRemovedError:
-                raise
-            except ConflictError:
-                continue  # another writer made or changed it; look again
-            return there.id
-        raise StaleError(f"entity {name!r} keeps changing; try again")
+
+        def change(there: Record) -> Record:
+            merged = {**there.metadata, **metadata, "name": there.metadata.get("name", name)}
+            changes = {"metadata": merged, **origin.fields(there.scope.agent_id)}
+            if all(getattr(there, field) == value for field, value in changes.items()):
+                return there
+            return self._records.change(there, **changes)
+
+        return self._records.upsert(_ENTITY, Draft(name, metadata, origin, name=_key(name)), change)
 
     def _known_or_new(self, entity: str) -> str:
         if is_id(entity):
@@ -293,16 +263,11 @@ class Entity:
         return record
 
     def _facts(self, entity_ids: Sequence[str]) -> list[Fact]:
-        return self._services.facts.facts(self._records.scope.subject, entity_ids)
-
-    def _standing(self, new: Fact) -> Fact:
-        """The fact that said so already."""
-        known = [fact for fact in self._facts([new.source]) if (fact.source, fact.name) == (new.source, new.name)]
-        return next(fact for fact in known if says_already(fact, new))
+        return self._services.facts.facts(self._subject, entity_ids)
 
     def _live(self, facts: Iterable[Fact]) -> dict[str, Record]:
         ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
-        return self._services.records.fetch(self._records.scope.subject, ids, now=self._services.now())
+        return self._services.records.fetch(self._subject, ids, now=self._services.now())
 
     def _names(self, facts: Iterable[Fact]) -> dict[str, str]:
         return {record.id: str(record.metadata.get("name")) for record in self._live(facts).values()}
@@ -313,7 +278,7 @@ class Entity:
         A relation is told by its source alone, so that there is one text to change when it ends.
         """
         for entity_id in entity_ids:
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 record = self._records.read(entity_id, only=_ENTITY)
                 now = self._services.now()
                 facts = [f for f in self._facts([entity_id]) if f.source == entity_id and holds_at(f, now)]
@@ -323,24 +288,27 @@ class Entity:
                 content = _text(record, facts, names)
                 if (content, metadata) == (record.content, record.metadata):
                     break
-                try:
+                with suppress(ConflictError):
                     self._records.change(record, by_agent=False, content=content, metadata=metadata)
-                except ConflictError:
-                    continue
-                break
+                    break
 
 
 def refresh_entity_text(services: Services, subject: Subject, record_ids: Sequence[str]) -> None:
     """Entities came back, or went: let those that are related to them tell what holds now."""
-    tenant, user_id = subject.tenant, subject.user_id
     for record_id in record_ids:
         record = services.records.get(subject, record_id)
         if record is not None and record.kind is _ENTITY:
-            entity = Entity(DurableRecords(services, Scope(tenant, user_id, record.scope.agent_id)))
+            entity = Entity(DurableRecords(services, record.scope))
             try:
-                entity.refresh_sources(record_id)
+                entity._refresh_sources(record_id)
             except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
                 _log.warning("an entity's text was left as it was: %s", problem)
+
+
+def draft_text(content: str, metadata: dict[str, Any], origin: Origin) -> Draft:
+    """A plain text about an entity; ``metadata`` may give it a ``name`` that it can be looked up by."""
+    name = None if metadata.get("name") is None else _key(check_id(metadata["name"], "name"))
+    return Draft(content, {**metadata, "description": content}, origin, name=name)
 
 
 def _check_name(name: object) -> None:

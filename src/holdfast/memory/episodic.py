@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
-from holdfast.core.records import ALL, MemoryType, Message, Record
+from holdfast.core.records import ALL, MemoryType, Message
 from holdfast.core.values import (
     MAX_DERIVED_FROM,
     MAX_QUERY_BYTES,
     SECOND,
-    UNSAID,
     Origin,
     check_content,
     check_count,
@@ -24,8 +23,7 @@ from holdfast.core.values import (
 )
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, DurableRecords
-from holdfast.ports.records import Added
-from holdfast.recall.index import SearchOptions
+from holdfast.recall.index import Query, SearchOptions
 from holdfast.results import EpisodeMessageResult, EpisodeResult
 
 _EPISODIC: Final = MemoryType.EPISODIC
@@ -43,8 +41,7 @@ class Episodic:
     """``memory.episodic``: the agent's episodes with this user."""
 
     def __init__(self, records: DurableRecords) -> None:
-        self._records = records
-        self._services = records.services
+        self._records, self._services = records, records.services
 
     def record_episode(
         self,
@@ -68,11 +65,9 @@ class Episodic:
         """
         check_content(task, "task")
         origin = self._records.origin(source, derived_from)
-        body: dict[str, Any] = {
-            "task": task,
-            "steps": _check_list(steps, "steps"),
-            "messages": _check_list(messages, "messages"),
-            "tool_calls": _check_list(tool_calls, "tool_calls"),
+        body: dict[str, Any] = {"task": task} | {
+            part: _check_list(items, part)
+            for part, items in (("steps", steps), ("messages", messages), ("tool_calls", tool_calls))
         }
         size = len(dump_json(body, InvalidContentError, "the episode"))
         if size > self._services.max_content_bytes:
@@ -91,10 +86,8 @@ class Episodic:
 
     def query_similar_episodes(self, query: str, top_k: int = 5) -> list[EpisodeResult]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
-        now = self._services.now()
-        asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
+        asked, now = self._encode(query), self._services.now()
         options = SearchOptions(check_count(top_k, "top_k"), now, include_archived=True)
-        pairs = self._records.search(_EPISODIC, asked, options)
         return [
             {
                 "episode_id": record.id,
@@ -104,8 +97,11 @@ class Episodic:
                 "score": hit.score,
                 "is_archived": record.is_archived(now),
             }
-            for record, hit in pairs
+            for record, hit in self._records.search(_EPISODIC, asked, options)
         ]
+
+    def _encode(self, query: str) -> Query:
+        return self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
 
     def get_messages(self, episode_id: str) -> list[dict[str, Any]] | Literal["archived"]:
         """The messages of an episode; ``"archived"`` once only its summary is kept."""
@@ -121,8 +117,7 @@ class Episodic:
 
     def query_messages(self, query: str, top_k: int = 5) -> list[EpisodeMessageResult]:
         """The single messages most like a query, from the episodes most like it; archived episodes have none left."""
-        asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        now = self._services.now()
+        asked, now = self._encode(query), self._services.now()
         pairs = self._records.search(_EPISODIC, asked, SearchOptions(max(10, check_count(top_k, "top_k")), now))
         places = {f"{r.id}:{n}": (r, n, m) for r, _ in pairs for n, m in enumerate((r.body or {}).get("messages", ()))}
         items = [
@@ -131,23 +126,35 @@ class Episodic:
             if str(message.get("content", "")).strip()
         ]
         hits = self._services.recall.rank_items_once(self._records.scope, items, asked, SearchOptions(top_k, now))
-        return [_message_result(*places[hit.id], score=hit.score) for hit in hits]
+        return [
+            {
+                "episode_id": record.id,
+                "position": place,
+                "role": message.get("role"),
+                "content": message.get("content"),
+                "date": iso(record.dated_at),
+                "score": hit.score,
+            }
+            for hit in hits
+            for record, place, message in [places[hit.id]]
+        ]
 
     def cleanup_old_episodes(self) -> int:
         """Send episodes that are past their active time (90 days, unless a rule says otherwise) to the recycle bin,
         without waiting for a sweep, which would archive them; how many. With the agent ``*``: of all agents.
         """
-        scope = self._records.scope
-        cleared = clear_aged(
-            self._services.dues,
-            self._services.records,
+        scope, services = self._records.scope, self._services
+        user = None if scope.user_id == ALL else scope.subject
+        agent = None if scope.agent_id == ALL else scope.agent_id
+        return clear_aged(
+            services.dues,
+            services.records,
             scope.tenant,
             _EPISODIC,
-            now=self._services.now(),
-            subject=None if scope.user_id == ALL else scope.subject,
-            agent_id=None if scope.agent_id == ALL else scope.agent_id,
-        )
-        return cleared.moved
+            now=services.now(),
+            subject=user,
+            agent_id=agent,
+        ).moved
 
     def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
         record = self._records.read(episode_id, only=_EPISODIC)
@@ -171,17 +178,13 @@ class Episodic:
             )
         return ended
 
-    def add_texts(
-        self, contents: Sequence[str], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
-    ) -> tuple[list[str], Added]:
-        """Keep plain texts as episodes that are nothing but their summary."""
-        drafts = [
-            Draft(check_content(content), {**check_metadata(metadata)}, _EMPTY, origin=origin) for content in contents
-        ]
-        return self._records.write(_EPISODIC, drafts, prune=prune)
-
 
 _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}
+
+
+def draft_summary(content: str, metadata: dict[str, Any], origin: Origin) -> Draft:
+    """An episode that is nothing but its summary."""
+    return Draft(content, metadata, origin, _EMPTY)
 
 
 def _check_list(items: object, what: str) -> list[dict[str, Any]]:
@@ -208,14 +211,3 @@ def _text(item: Mapping[str, Any]) -> str:
     if not isinstance(content, str):
         return " ".join(f"{key}: {value}" for key, value in item.items() if isinstance(value, str | int | float))
     return f"{item['role']}: {content}" if item.get("role") else content
-
-
-def _message_result(record: Record, place: int, message: Mapping[str, Any], *, score: float) -> EpisodeMessageResult:
-    return {
-        "episode_id": record.id,
-        "position": place,
-        "role": message.get("role"),
-        "content": message.get("content"),
-        "date": iso(record.dated_at),
-        "score": score,
-    }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from holdfast.core.errors import ConflictError, HeldError, InvalidKindError, NotFoundError, StaleError, quote
+from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, NotFoundError, StaleError, quote
 from holdfast.core.filters import Filter
 from holdfast.core.records import (
     BIN,
@@ -28,7 +28,7 @@ from holdfast.core.records import (
     Subject,
 )
 from holdfast.core.values import UNSAID, Origin, agent_source, check_content, is_id, iso
-from holdfast.lifecycle.bulk_delete import Cleared, clear
+from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
@@ -36,7 +36,7 @@ from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.results import MemoryResult, RetrieveResult
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
-_TRIES = 16
+TRIES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Draft:
 
     content: str
     metadata: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = UNSAID
     body: dict[str, Any] | None = None
     name: str | None = None
     dated_at: int | None = None
-    origin: Origin = UNSAID
 
 
 class DurableRecords:
@@ -124,50 +124,50 @@ class DurableRecords:
         """The live record of a kind that goes by a name."""
         return self.services.records.named(self.scope.subject, TYPES[kind], name, now=self.services.now())
 
-    def change(self, record: Record, *, by_agent: bool = True, **changes: Any) -> Record:
+    def upsert(self, kind: MemoryType, draft: Draft, change: Callable[[Record], Record]) -> str:
+        """Write a draft, or ``change`` the live record that goes by its name; the record's id."""
+        for _ in range(TRIES):
+            there = None if draft.name is None else self.named(kind, draft.name)
+            try:
+                return self.write(kind, [draft])[0][0] if there is None else change(there).id
+            except AgentRemovedError:
+                raise
+            except ConflictError:
+                continue  # another writer made or changed it; look again
+        raise StaleError(f"{kind} memory {draft.name!r} keeps changing; try again")
+
+    def change(self, record: Record, *, by_agent: bool = True, from_cold: bool = False, **changes: Any) -> Record:
         """Write a new version of a record; ``StaleError`` if another writer was faster, ``AgentRemovedError`` if it is
         changed by an agent that is in the recycle bin.
+
+        With ``from_cold``, one in cold storage comes back with that, and its age counts anew, in one step: where it is
+        refused, nothing has changed. Without, ``ConflictError``.
         """
-        check_at_hand(record)
-        changed = replace(record, **changes, updated_at=self.services.now())
+        if not from_cold:
+            check_at_hand(record)
+        now, back = self.services.now(), None
+        changed = replace(record, **changes, updated_at=now)
         check_content(changed.content, max_bytes=self.services.max_content_bytes)
         (encoding,) = self.services.recall.encode([changed])
-        if not self.services.records.replace(Entry(changed, encoding), agent=self.scope if by_agent else None):
+        if record.pack is not None:
+            kept = Keeping(changed.content, None, changed.metadata, encoding, None)
+            why = "brought back from cold storage, to be changed"
+            states = (record.id, record.version, record.state, State.ACTIVE)
+            back = Move(*states, why, Cause.RESTORE, aged_from=now, keeping=kept)
+        agent = self.scope if by_agent else None
+        if not self.services.records.replace(Entry(changed, encoding), back=back, agent=agent):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
+        if record.pack is not None:
+            self._tidy(record.pack, now)
         return replace(changed, version=record.version + 1)
 
     def check_agent(self) -> None:
         """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
         self.services.check_agent(self.scope)
 
-    def supplant(self, record: Record, content: str, metadata: dict[str, Any], origin: dict[str, Any]) -> Record:
-        """Let a record say something else in all of it. One in cold storage comes back with that, and its age counts
-        anew, in one step: where it is refused, nothing has changed.
-        """
-        if record.pack is None:
-            return self.change(record, content=content, metadata=metadata, **origin)
-        now = self.services.now()
-        changed = replace(record, content=content, metadata=metadata, **origin, updated_at=now)
-        check_content(changed.content, max_bytes=self.services.max_content_bytes)
-        (encoding,) = self.services.recall.encode([changed])
-        back = Move(
-            record.id,
-            record.version,
-            record.state,
-            State.ACTIVE,
-            "brought back from cold storage, to be changed",
-            Cause.RESTORE,
-            aged_from=now,
-            keeping=Keeping(changed.content, None, changed.metadata, encoding, None),
-        )
-        if not self.services.records.replace(Entry(changed, encoding), back=back, agent=self.scope):
-            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
-        self._tidy(record.pack, now)
-        return changed
-
     def recycle(self, record_id: str, *, reason: str) -> Record:
         """Move a live record into the recycle bin."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             record = self.read(record_id)
             now = self.services.now()
             move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
@@ -232,13 +232,7 @@ class DurableRecords:
         return pairs
 
     def select(
-        self,
-        name: MemoryType,
-        where: Filter | None,
-        *,
-        limit: int,
-        include_archived: bool,
-        before: str | None = None,
+        self, name: MemoryType, where: Filter | None, *, limit: int, include_archived: bool, before: str | None = None
     ) -> list[Record]:
         """Records of a kind that pass a filter, newest first; with ``before``, those older than that one.
 
@@ -254,10 +248,17 @@ class DurableRecords:
                 return found
             before = ids[-1]
 
+    def clear(self, user_id: str, name: MemoryType) -> int:
+        """Send all of a user's records of a kind to the recycle bin, whichever agent they are with; how many."""
+        return counted(clear_kind(self.services, Subject.checked(self.scope.tenant, user_id), name), user_id)
+
+    def export(self, user_id: str, name: MemoryType) -> list[dict[str, Any]]:
+        """All of a user's records of a kind, whole, in whatever state, whichever agent they are with."""
+        return self.services.exports.of_kind(self.scope.tenant, user_id, name)
+
     def selects(self, record: Record) -> bool:
         """Whether a record is within the scope: of some kinds, each agent has its own."""
-        kind = TYPES[record.kind]
-        return "agent" not in kind.scope or record.scope.agent_id == self.scope.agent_id
+        return "agent" not in TYPES[record.kind].scope or record.scope.agent_id == self.scope.agent_id
 
 
 def memory_result(record: Record, now: int) -> MemoryResult:
@@ -321,15 +322,8 @@ def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) 
 
 def clear_kind(services: Services, subject: Subject, name: MemoryType) -> Cleared:
     """Send all of a user's memories of a durable kind to the recycle bin; how many went, and how many holds kept."""
-    return clear(
-        services.records,
-        subject,
-        name,
-        reason="deleted by the user, with all of its kind",
-        cause=Cause.USER,
-        now=services.now(),
-        whose=services.pseudonym(subject),
-    )
+    reason, whose = "deleted by the user, with all of its kind", services.pseudonym(subject)
+    return clear(services.records, subject, name, reason=reason, cause=Cause.USER, now=services.now(), whose=whose)
 
 
 def held_error(record_id: str) -> HeldError:
@@ -341,8 +335,3 @@ def check_at_hand(record: Record) -> None:
     """``ConflictError`` where a record cannot be changed because the rest of it lies in cold storage."""
     if record.pack is not None:
         raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")
-
-
-def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:
-    """The error for a verb that a kind does not have."""
-    return InvalidKindError(f"{kind.name} memory cannot be {verb}; {instead}")

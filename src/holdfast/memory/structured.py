@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.core.errors import (
-    AgentRemovedError,
-    ConflictError,
     InvalidContentError,
     InvalidInputError,
     SchemaViolationError,
-    StaleError,
     quote,
 )
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
-from holdfast.core.records import MemoryType, Record, Subject
-from holdfast.core.values import UNSAID, Origin, agent_source, check_count, check_id, check_metadata, dump_json
+from holdfast.core.records import MemoryType, Record
+from holdfast.core.values import Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.installation import missing_extra
-from holdfast.lifecycle.bulk_delete import counted
-from holdfast.memory.records import Draft, DurableRecords, clear_kind, memory_result
-from holdfast.ports.records import Added, SchemaStore
+from holdfast.memory.records import Draft, DurableRecords, memory_result
 from holdfast.results import DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000
-_TRIES: Final = 64
 
 
 class Structured:
     """``memory.structured``: the user's documents."""
 
-    def __init__(self, records: DurableRecords, schemas: SchemaStore) -> None:
+    def __init__(self, records: DurableRecords) -> None:
         self._records = records
-        self._schemas = schemas
 
     def define(self, collection: str, schema: Mapping[str, Any] | None) -> None:
         """Give a collection a JSON Schema that later documents must match (``None``: take it away)."""
@@ -49,7 +41,7 @@ class Structured:
             except (jsonschema.SchemaError, TypeError, AttributeError, RecursionError) as problem:
                 raise InvalidInputError(f"the schema of {name!r} is not valid: {str(problem)[:200]}") from problem
         text = None if schema is None else dump_json(schema, InvalidInputError, "the schema")
-        self._schemas.put(self._records.scope.tenant, name, text)
+        self._records.services.schemas.put(self._records.scope.tenant, name, text)
 
     def put(
         self,
@@ -66,19 +58,16 @@ class Structured:
         """
         self._records.check_agent()
         origin = self._records.origin(source, derived_from)
-        draft = self.draft(document, {**check_metadata(metadata), "collection": collection, "key": key})
-        for _ in range(_TRIES):
-            there = None if draft.name is None else self._records.named(_STRUCTURED, draft.name)
-            try:
-                if there is None:
-                    return self._records.write(_STRUCTURED, [replace(draft, origin=origin)])[0][0]
-                said = _complete_origin(origin, self._records.scope.agent_id).fields(there.scope.agent_id)
-                return self._records.supplant(there, draft.content, draft.metadata, said).id
-            except AgentRemovedError:
-                raise
-            except ConflictError:
-                continue  # another writer put the same key; look again
-        raise StaleError(f"document {key!r} of {collection!r} keeps changing; try again")
+        given = {**check_metadata(metadata), "collection": collection, "key": key}
+        draft = draft_document(self._records, document, given, origin)
+        # what is not said of a document that takes another's place is not as it was of that
+        said = Origin(origin.source or agent_source(self._records.scope.agent_id), origin.derived_from or ())
+
+        def change(there: Record) -> Record:
+            fields = said.fields(there.scope.agent_id)
+            return self._records.change(there, from_cold=True, content=draft.content, metadata=draft.metadata, **fields)
+
+        return self._records.upsert(_STRUCTURED, draft, change)
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
         """The document that has a key."""
@@ -92,13 +81,11 @@ class Structured:
 
     def delete_user_data(self, user_id: str) -> int:
         """Send all of a user's documents to the recycle bin; how many."""
-        subject = Subject.checked(self._records.scope.tenant, user_id)
-        return counted(clear_kind(self._records.services, subject, _STRUCTURED), user_id)
+        return self._records.clear(user_id, _STRUCTURED)
 
     def export_all(self, user_id: str) -> list[dict[str, Any]]:
         """All of a user's documents, whole, in whatever state they are."""
-        services = self._records.services
-        return services.exports.of_kind(self._records.scope.tenant, user_id, _STRUCTURED)
+        return self._records.export(user_id, _STRUCTURED)
 
     def find(
         self,
@@ -134,55 +121,44 @@ class Structured:
             self._records.recycle(record.id, reason="deleted by the user")
         return record is not None
 
-    def add_documents(
-        self, contents: Sequence[object], metadata: Mapping[str, Any] | None, *, prune: bool, origin: Origin = UNSAID
-    ) -> tuple[list[str], Added]:
-        """Keep several documents at once; ``metadata`` may name their ``collection``."""
-        drafts = [replace(self.draft(content, metadata), origin=origin) for content in contents]
-        return self._records.write(_STRUCTURED, drafts, prune=prune)
 
-    def draft(self, document: object, metadata: Mapping[str, Any] | None) -> Draft:
-        """A document, given as an object or as JSON text, that is not written yet."""
-        if isinstance(document, str):
-            try:
-                document = json.loads(document)
-            except (ValueError, RecursionError) as problem:
-                raise InvalidContentError(
-                    f"structured memory takes a JSON object; this is not JSON: {problem}"
-                ) from None
-        if not isinstance(document, Mapping) or not document:
-            raise InvalidContentError(f"structured memory takes a JSON object with fields, not {quote(document)}")
-        given = check_metadata(metadata, max_bytes=2 * self._records.services.max_content_bytes)
-        collection = check_id(given.get("collection") or "default", "collection")
-        key = None if given.get("key") is None else check_id(given["key"], "key")
-        text = dump_json(document, InvalidContentError, "the document")
-        self._check_schema(collection, document)
-        most = self._records.services.max_content_bytes
-        if len(text.encode("utf-8", "replace")) > most:
-            raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
-        kept = {**given, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
-        return Draft(text, kept, name=None if key is None else _name(collection, key))
-
-    def _check_schema(self, collection: str, document: Mapping[str, Any]) -> None:
-        text = self._schemas.get(self._records.scope.tenant, collection)
-        if text is None:
-            return
-        schema = json.loads(text)
-        validator = _jsonschema().validators.validator_for(schema)(schema)
+def draft_document(records: DurableRecords, document: object, metadata: dict[str, Any], origin: Origin) -> Draft:
+    """A document, given as an object or as JSON text, that is not written yet; ``metadata`` may name its ``collection``
+    and its ``key``.
+    """
+    if isinstance(document, str):
         try:
-            problem = next(iter(sorted(validator.iter_errors(document), key=lambda error: str(list(error.path)))), None)
-        except RecursionError:
-            raise SchemaViolationError(f"a document for {collection!r} is nested too deep for its schema") from None
-        if problem is not None:
-            where = ".".join(map(str, problem.path)) or "the document"
-            raise SchemaViolationError(
-                f"a document for {collection!r} does not match its schema: {where}: {problem.message[:200]}"
-            )
+            document = json.loads(document)
+        except (ValueError, RecursionError) as problem:
+            raise InvalidContentError(f"structured memory takes a JSON object; this is not JSON: {problem}") from None
+    if not isinstance(document, Mapping) or not document:
+        raise InvalidContentError(f"structured memory takes a JSON object with fields, not {quote(document)}")
+    collection = check_id(metadata.get("collection") or "default", "collection")
+    key = None if metadata.get("key") is None else check_id(metadata["key"], "key")
+    text = dump_json(document, InvalidContentError, "the document")
+    _check_schema(records.services.schemas.get(records.scope.tenant, collection), collection, document)
+    most = records.services.max_content_bytes
+    if len(text.encode("utf-8", "replace")) > most:
+        raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
+    kept = {**metadata, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
+    return Draft(text, kept, origin, name=None if key is None else _name(collection, key))
 
 
-def _complete_origin(origin: Origin, agent_id: str) -> Origin:
-    """Where a document that takes another's place comes from: what is not said of it is not as it was of that."""
-    return Origin(origin.source or agent_source(agent_id), origin.derived_from or ())
+def _check_schema(text: str | None, collection: str, document: Mapping[str, Any]) -> None:
+    """``SchemaViolationError`` if a document does not match the schema of its collection, which is JSON text."""
+    if text is None:
+        return
+    schema = json.loads(text)
+    validator = _jsonschema().validators.validator_for(schema)(schema)
+    try:
+        problem = next(iter(sorted(validator.iter_errors(document), key=lambda error: str(list(error.path)))), None)
+    except RecursionError:
+        raise SchemaViolationError(f"a document for {collection!r} is nested too deep for its schema") from None
+    if problem is not None:
+        where = ".".join(map(str, problem.path)) or "the document"
+        raise SchemaViolationError(
+            f"a document for {collection!r} does not match its schema: {where}: {problem.message[:200]}"
+        )
 
 
 def _refuse_foreign_references(schema: object, name: str) -> None:
@@ -217,13 +193,8 @@ def _rank(value: object) -> tuple[int, Any]:
 
 
 def _document_result(record: Record, now: int) -> DocumentResult:
-    metadata = record.metadata
-    return {
-        **memory_result(record, now),
-        "collection": metadata["collection"],
-        "key": metadata.get("key"),
-        "document": metadata.get("document"),
-    }
+    collection, key, document = (record.metadata.get(name) for name in ("collection", "key", "document"))
+    return {**memory_result(record, now), "collection": str(collection), "key": key, "document": document}
 
 
 def _jsonschema() -> Any:

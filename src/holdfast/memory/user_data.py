@@ -6,11 +6,11 @@ import logging
 from typing import Any
 
 from holdfast.core.decisions import Decision
-from holdfast.core.errors import LeaseLostError
+from holdfast.core.errors import InvalidKindError, LeaseLostError
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope, State, Subject, kind_of
 from holdfast.lifecycle.bulk_delete import Cleared, clear_conversations, counted
 from holdfast.lifecycle.sweeping.due import Extent
-from holdfast.memory.records import clear_kind, refuse_kind
+from holdfast.memory.records import clear_kind
 from holdfast.memory.services import Services
 
 _log = logging.getLogger("holdfast.memory")
@@ -96,3 +96,8 @@ class UserData:
 def _log_archived(decision: Decision) -> None:
     where = "cold storage" if TYPES[MemoryType(decision.kind)].archive is Archive.COLD else "its summary"
     _log.info("archived memory %s (%s) to %s", decision.id, decision.kind, where)
+
+
+def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:
+    """The error for a verb that a kind does not have."""
+    return InvalidKindError(f"{kind.name} memory cannot be {verb}; {instead}")

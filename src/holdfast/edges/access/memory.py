@@ -78,16 +78,16 @@ PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "persona": _PLAIN,
     "episodic": _verbs(
         read="query_similar_episodes query_messages get_messages get_steps get_tool_calls",
-        write="record_episode add_texts cleanup_old_episodes",
+        write="record_episode cleanup_old_episodes",
     ),
     "entity": _verbs(
         read="get history neighbours",
-        write="add set relate end delete add_texts refresh_sources",
+        write="add set relate end delete",
         person="export_all delete_user_entities",
     ),
     "structured": _verbs(
-        read="get find draft",
-        write="put delete add_documents",
+        read="get find",
+        write="put delete",
         person="export_all delete_user_data",
         tenant="define",
     ),
@@ -182,7 +182,7 @@ class BoundedMemory(MemoryManager):
         return self._engine.sessions.remove(self.agent_id, self.session_id, user_id=self.user_id)
 
     def _write(
-        self, kind: Kind, contents: Sequence[Content], metadata: object, origin: Origin, *, prune: bool
+        self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
         if prune and self._by_agent and kind.name.value in _OWN:
             raise ForbiddenError(
