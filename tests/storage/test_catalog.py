@@ -53,7 +53,7 @@ def test_every_table_and_column_of_an_engine_is_in_the_catalogue(database: Datab
         table.name: set(table.columns) - (set(table.sqlite) if engine_name == "sqlite" else set())
         for table in tables_of(engine_name)
     }
-    assert schema_of(database, engine_name) == listed, "list it in storage/catalog.py, with what becomes of it"
+    assert schema_of(database, engine_name) == listed, "list it in storage/catalog.json, with what becomes of it"
 
 
 def test_a_table_with_a_column_for_users_is_a_users_and_erasure_reaches_it() -> None:

@@ -254,7 +254,7 @@ def test_one_whose_answer_was_lost_is_in_doubt_while_nobody_answers(
 
 
 def test_what_was_left_is_relied_on_once_it_has_been_found_again() -> None:
-    question = ("records.opening", (Subject("t", "u"), "t", "u", 3, "[]"))
+    question = ("records.write_context", (Subject("t", "u"), "t", "u", 3, "[]"))
     expectations = Expectations()
     assert expectations.take(question) is None
     expectations.leave(question, (1, 0), (1, 1))
@@ -270,7 +270,7 @@ def test_what_was_left_is_relied_on_once_it_has_been_found_again() -> None:
 
 def test_nothing_names_whom_a_write_was_for() -> None:
     expectations = Expectations()
-    expectations.leave(("records.opening", (Subject("t", "ann"), "t", "ann", 3, '["guide"]')), None, (1, 1))
+    expectations.leave(("records.write_context", (Subject("t", "ann"), "t", "ann", 3, '["guide"]')), None, (1, 1))
     assert "ann" not in repr(vars(expectations))
 
 

@@ -210,7 +210,7 @@ def test_eight_processes_that_open_an_empty_database_make_it_once(stage: Stage) 
     with psycopg.connect(url, options="-csearch_path=holdfast") as connection:
         assert connection.execute("SELECT count(*) FROM schema_version").fetchall() == [(1,)]
         assert connection.execute("SELECT count(*) FROM records").fetchall() == [(24,)]
-        for once in ("subjects", "turns", "models", "profiles", "scopes"):
+        for once in ("subjects", "subject_locks", "models", "profiles", "scopes"):
             found = connection.execute(f"SELECT count(*) FROM {once}".encode())  # noqa: S608
             assert found.fetchall() == [(1,)], once
     assert sum(len(one["ids"]) for one in said) == 24

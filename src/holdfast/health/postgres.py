@@ -25,7 +25,7 @@ from holdfast.settings import Settings
 from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE, quoted
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.errors import check_url, place_of, schema_of, translate_error
 from holdfast.storage.postgres.transactions import PACKAGE
 from holdfast.storage.relational.database import migrations, statements
 
@@ -54,7 +54,7 @@ class ServerQuery:
             cursor = RawCursor(self.connection, row_factory=tuple_row)
             return cursor.execute(_SQL[f"postgres.{name}"].encode(), bindings).fetchall()
         except psycopg.Error as problem:
-            raise in_our_words(problem, self.place) from problem
+            raise translate_error(problem, self.place) from problem
 
     def row(self, name: str, *bindings: Any) -> tuple[Any, ...]:
         """The one row of such a statement."""
@@ -214,7 +214,7 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
-        yield _connection_failure(in_our_words(problem, place))
+        yield _connection_failure(translate_error(problem, place))
         return
     with connection:
         yield from _check_connected(ServerQuery(connection, place, schema_of(parts), settings))
@@ -277,7 +277,7 @@ def version_of(query: ServerQuery) -> int:
     except psycopg.errors.InsufficientPrivilege:
         return NEWEST  # the check of privileges reports it; nothing will be made here
     except psycopg.Error as problem:
-        raise in_our_words(problem, query.place) from problem
+        raise translate_error(problem, query.place) from problem
     return 0 if row is None else int(row[0])
 
 

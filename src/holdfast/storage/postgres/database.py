@@ -21,7 +21,7 @@ from holdfast.core.clock import check_deadline, current_deadline
 from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.connect import prepare_schema, quoted
-from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.errors import check_url, place_of, schema_of, translate_error
 from holdfast.storage.postgres.optimistic import Expectations
 from holdfast.storage.postgres.transactions import (
     BEGIN,
@@ -30,10 +30,10 @@ from holdfast.storage.postgres.transactions import (
     Connection,
     Piece,
     PostgresTransaction,
-    at_one_go,
     begin_for,
     binary_cursor,
     rows_of,
+    run_together,
 )
 from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, R, Row, RowType, T
 
@@ -59,7 +59,7 @@ _SECONDS: Final = 5.0
 
 
 @contextmanager
-def cancelled_in_time(connection: psycopg.Connection[Any]) -> Iterator[None]:
+def cancel_at_deadline(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """What the block asks the server is cancelled when the deadline of the work at hand passes."""
     deadline = current_deadline()
     if deadline is None:
@@ -157,7 +157,7 @@ class PostgresDatabase:
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
         self._expectations = Expectations()
-        with self._translated(), self._connect() as connection:
+        with self._translate_errors(), self._connect() as connection:
             prepare_schema(
                 connection, self.schema, self.place, distribute=distribute, copying=copying, before_new=before_new
             )
@@ -179,8 +179,8 @@ class PostgresDatabase:
     @contextmanager
     def read(self, subject: Subject | None = None) -> Iterator[PostgresTransaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
-        with self._translated(), self._begun(_READ, subject, None, writes=False) as tx:
-            with cancelled_in_time(tx.connection):
+        with self._translate_errors(), self._begin_transaction(_READ, subject, None, writes=False) as tx:
+            with cancel_at_deadline(tx.connection):
                 yield tx
             with suppress(psycopg.OperationalError):  # all was read
                 tx.connection.execute(b"COMMIT")
@@ -192,12 +192,12 @@ class PostgresDatabase:
         connection.
         """
         known = STATEMENTS[statement]
-        with self._translated():
+        with self._translate_errors():
             self.check_usable()
             for _ in range(_STALE):
                 connection = self._get(patience)
                 try:
-                    with cancelled_in_time(connection):
+                    with cancel_at_deadline(connection):
                         cursor = binary_cursor(connection).execute(known.text, known.bound(bindings))
                         return rows_of(row, statement, cursor)
                 except psycopg.OperationalError:
@@ -214,27 +214,27 @@ class PostgresDatabase:
         where it is said for whom, and what will be asked first.
         """
         if subject is not None and first is not None and (expected := self._expectations.take(first)) is not None:
-            return self._relying(subject, first, expected)
-        return self._writing(subject, first)
+            return self._write_optimistically(subject, first, expected)
+        return self._write(subject, first)
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what holds for all of a tenant's users: nobody writes for them meanwhile."""
-        with self._writing() as tx:
+        with self._write() as tx:
             tx.lock_tenant(tenant)
             yield tx
 
     @contextmanager
     def alone(self, what: str) -> Iterator[PostgresTransaction]:
         """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
-        with self._writing() as tx:
+        with self._write() as tx:
             tx.lock(what)
             yield tx
 
     @contextmanager
-    def _writing(self, subject: Subject | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
+    def _write(self, subject: Subject | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
-        with self._translated(), self._begun(BEGIN, subject, first, writes=True) as tx:
+        with self._translate_errors(), self._begin_transaction(BEGIN, subject, first, writes=True) as tx:
             yield tx
             self._commit(tx, began)
         tx.run_after()
@@ -243,13 +243,13 @@ class PostgresDatabase:
         self.on_commit()
 
     @contextmanager
-    def _relying(self, subject: Subject, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
+    def _write_optimistically(self, subject: Subject, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
         """A transaction that does not ask first: it is carried out by one text, if what it relies on is so."""
         self.check_usable()
-        with self._translated(), self._returned(self._get()) as connection:
+        with self._translate_errors(), self._give_back(self._get()) as connection:
             _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=True, author=self.author)
-            tx.relies_on(subject, first, expected)
+            tx.rely_on(subject, first, expected)
             try:
                 yield tx
                 self._end(tx)
@@ -265,14 +265,14 @@ class PostgresDatabase:
     @contextmanager
     def part(self, tx: PostgresTransaction) -> Iterator[None]:
         """A part of a transaction that writes: undone by itself if the block raises."""
-        with self._translated(), tx.part():
+        with self._translate_errors(), tx.part():
             yield
 
     @contextmanager
     def outside(self) -> Iterator[Connection]:
         """A connection of its own, outside of any transaction: for what PostgreSQL does not do inside of one."""
         self.check_usable()
-        with self._translated(), self._connect() as connection:
+        with self._translate_errors(), self._connect() as connection:
             yield connection
 
     def groups(self, batches: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -334,7 +334,7 @@ class PostgresDatabase:
     # --- connections ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _begun(
+    def _begin_transaction(
         self, begin: bytes, subject: Subject | None, first: Question | None, *, writes: bool
     ) -> Iterator[PostgresTransaction]:
         """A transaction; what is not committed when the block ends is undone."""
@@ -342,16 +342,16 @@ class PostgresDatabase:
         if subject is not None:
             pieces = begin_for(begin, self.schema, subject, first, writes=writes)
         connection, answers = self._begin(pieces)
-        with self._returned(connection):
+        with self._give_back(connection):
             if writes:
                 _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes, author=self.author)
             if subject is not None:
-                tx.begun_for(subject, *(answer.fetchone() for answer in answers[1:]))
+                tx.start_with(subject, *(answer.fetchone() for answer in answers[1:]))
             yield tx
 
     @contextmanager
-    def _returned(self, connection: Connection) -> Iterator[Connection]:
+    def _give_back(self, connection: Connection) -> Iterator[Connection]:
         """A connection that goes back to the others when the block ends; what is not committed by then is undone."""
         try:
             yield connection
@@ -367,8 +367,8 @@ class PostgresDatabase:
         for _ in range(_STALE):
             connection = self._get()
             try:
-                with cancelled_in_time(connection):
-                    found = at_one_go(connection, pieces)
+                with cancel_at_deadline(connection):
+                    found = run_together(connection, pieces)
             except psycopg.OperationalError:
                 broken = connection.broken
                 self._pool.putconn(connection)
@@ -413,7 +413,7 @@ class PostgresDatabase:
         )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except HoldfastError:
@@ -422,7 +422,7 @@ class PostgresDatabase:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except psycopg.Error as problem:
             check_deadline()  # whatever it says, it was stopped
-            raise in_our_words(problem, self.place, self._called) from problem
+            raise translate_error(problem, self.place, self._called) from problem
 
     # --- life ----------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ def url_of(url: str) -> str:
     return place if schema == "holdfast" else f"{place}?schema={schema}"
 
 
-def in_our_words(problem: psycopg.Error, place: str, called: str = "HOLDFAST_URL") -> HoldfastError:
+def translate_error(problem: psycopg.Error, place: str, called: str = "HOLDFAST_URL") -> HoldfastError:
     """The error of our tree that says what a database's error means, and what to do.
 
     ``called`` is what the setting or option goes by that names the database.

@@ -20,25 +20,25 @@ ORDER BY records.subject, key LIMIT $5
 INSERT INTO subjects (subject, alias) VALUES ($1, coalesce($2::bytea, uuid_send(gen_random_uuid())))
 ON CONFLICT (subject) DO NOTHING RETURNING no
 
--- name: new_turn
-INSERT INTO turns (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
+-- name: new_subject_lock
+INSERT INTO subject_locks (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
 
 -- name: subject_lock
 SELECT number, xid FROM subject_lock($1, $2)
 
 -- name: lock_subject
-SELECT subject FROM turns WHERE subject = $1 FOR NO KEY UPDATE
+SELECT subject FROM subject_locks WHERE subject = $1 FOR NO KEY UPDATE
 
 -- All that a write asks before it begins, at one look.
--- name: opening
-SELECT * FROM opening($1, $2, $3, $4, $5)
+-- name: write_context
+SELECT * FROM write_context($1, $2, $3, $4, $5)
 
--- name: expect_opening
-SELECT expect_opening($1, $2, $3, $4, $5, $6, $7)
+-- name: expect_context
+SELECT expect_context($1, $2, $3, $4, $5, $6, $7)
 
--- What insert and put_scope do, by the values of both, after what expect_opening does by its own.
--- name: add_relying
-SELECT add_relying($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)
+-- What insert and put_scope do, by the values of both, after what expect_context does by its own.
+-- name: add_expected
+SELECT add_expected($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)
 
 -- name: put_scope
 INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3, $4, $5, $6)
@@ -64,7 +64,7 @@ WHERE state IN ('active', 'archived')
   AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent'
                                                     AND registry.id = records.agent_id AND registry.state <> 'active'))
 
--- name: standing_all
+-- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
        pack, name, derived_from, records.id
 FROM jsonb_array_elements_text($1::jsonb) AS wanted

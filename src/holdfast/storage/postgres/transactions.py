@@ -1,8 +1,8 @@
 """A transaction of PostgreSQL: statements by their names, and what it has to itself.
 
-A subject has one writer at a time: each locks the subject's row of ``turns`` first. Before that it takes the tenant's
-lock, which writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is while they rely
-on it; whoever changes such a thing has that lock alone.
+A subject has one writer at a time: each locks the subject's row of ``subject_locks`` first. Before that it takes the
+tenant's lock, which writers share, so that what holds for the whole tenant (rules, holds, agents) stays as it is while
+they rely on it; whoever changes such a thing has that lock alone.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def piece(name: str, bindings: Bindings) -> Piece:
     return statement.text, statement.bound(bindings)
 
 
-def at_one_go(connection: Connection, pieces: Sequence[Piece]) -> list[RawCursor[Row]]:
+def run_together(connection: Connection, pieces: Sequence[Piece]) -> list[RawCursor[Row]]:
     """Carry out statements in one round trip; those after one that fails are left out. Values travel beside the texts,
     so that the server's log never has them.
     """
@@ -251,19 +251,19 @@ class PostgresTransaction:
             self._begin_relying(self._relied)
         if self._later:
             later, self._later = self._later, []
-            at_one_go(self.connection, [piece(*one) for one in later])
+            run_together(self.connection, [piece(*one) for one in later])
 
     def commit(self) -> str | None:
         """Carry out what is left to be done, and commit; what the server calls it."""
         if self._relied is not None and [statement for statement, _ in self._later] == _ADD:
             values = (*self._relied, *(value for one in self._later for value in piece(*one)[1]))
-            if self._cursor.execute(STATEMENTS["records.add_relying"].text, values).fetchone() != (True,):
+            if self._cursor.execute(STATEMENTS["records.add_expected"].text, values).fetchone() != (True,):
                 raise AgainError
             return COMMITTED
         if self._relied is not None:
             self._catch_up()
         later, self._later = self._later, []
-        return at_one_go(self.connection, [*(piece(*one) for one in later), (b"COMMIT", ())])[-1].statusmessage
+        return run_together(self.connection, [*(piece(*one) for one in later), (b"COMMIT", ())])[-1].statusmessage
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
@@ -336,7 +336,7 @@ class PostgresTransaction:
         self.xid = row.xid
         return row.number
 
-    def begun_for(self, subject: Subject, found: Row | None, answer: Row | None = None) -> None:
+    def start_with(self, subject: Subject, found: Row | None, answer: Row | None = None) -> None:
         """It was begun by locking a subject, or by looking it up; with what that gave, and what was asked first. A new
         subject is not locked: what was answered may not be so any more.
         """
@@ -346,7 +346,7 @@ class PostgresTransaction:
             self._answer = answer
         self.xid = locked.xid
 
-    def relies_on(self, subject: Subject, first: Question, expected: Row) -> None:
+    def rely_on(self, subject: Subject, first: Question, expected: Row) -> None:
         """It has not begun yet, and goes on only if the first question would be answered as expected."""
         self._relied = (tenant_lock(self._schema, subject), *first[1], as_record(expected))
         self._numbers[subject] = expected[0]
@@ -355,7 +355,7 @@ class PostgresTransaction:
     def _begin_relying(self, relied: Bindings) -> None:
         """Begin after all, because something is to be asked."""
         self._relied = None
-        begun = at_one_go(self.connection, [(BEGIN, ()), piece("records.expect_opening", relied)])
+        begun = run_together(self.connection, [(BEGIN, ()), piece("records.expect_context", relied)])
         if begun[-1].fetchone() != (True,):
             raise AgainError
 
@@ -365,7 +365,7 @@ class PostgresTransaction:
         while number is None:
             made = self.value("records.new_subject", (subject, alias))
             if made is not None:
-                self.run("records.new_turn", (made,))
+                self.run("records.new_subject_lock", (made,))
             number = self.number_of(subject)  # or another was faster
         return number
 

@@ -73,7 +73,7 @@ class SqlPacks:
             if not whole or tx.value("packs.is_writing", (new,)) is None:
                 return False
             tx.run("packs.move_members", (new, old))
-            tx.run("packs.let_go", (old,))
+            tx.run("packs.empty", (old,))
             tx.run("packs.set_state", ("leaving", old))
             return True
 
@@ -82,7 +82,7 @@ class SqlPacks:
             _lock_subject(tx, number)
             state: str | None = tx.value("packs.settle", (number,))
             if state == "leaving":
-                tx.run("packs.let_go", (number,))
+                tx.run("packs.empty", (number,))
         return state
 
     def leaving(self, number: int) -> list[Pack]:

@@ -17,12 +17,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import InDoubtError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, Subject
+from holdfast.storage.catalog import MESSAGE_BITS
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^--.*\n?", re.MULTILINE)
 _SHARED: Final = "holdfast.storage.relational.sql"
-#: A message's key is made of the session's number and a count.
-MESSAGE_BITS: Final = 24
 #: Words that statements and migrations use with a colon before them, beside those that ``.sql`` files define.
 _WORDS: Final = {
     "KIND_BITS": str(KIND_BITS),

@@ -17,7 +17,7 @@ from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.history import PurgedRow
-from holdfast.storage.relational.moves import Mover, held_of
+from holdfast.storage.relational.moves import MoveBatch, held_of
 from holdfast.storage.relational.rows import KINDS, START, all_keys
 from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
 from holdfast.storage.relational.sessions import Place as SessionPlace
@@ -191,13 +191,13 @@ class SqlDues:
         totals: dict[Subject, list[int]] = {}
         after = START
         with self._database.read() as tx:
-            movers: dict[str, Mover] = {}
+            batches: dict[str, MoveBatch] = {}
             while found := tx.all(PurgedRow, "sessions.messages_to_purge", (now, *after, tenant, _SOME)):
                 after = found[-1].place
                 for row in found:
-                    mover = movers.get(row.subject) or Mover(tx, row.subject, row.number, now=now)
-                    movers[row.subject] = mover
-                    if not _is_kept(tx, mover, row):
+                    batch = batches.get(row.subject) or MoveBatch(tx, row.subject, row.number, now=now)
+                    batches[row.subject] = batch
+                    if not _is_kept(tx, batch, row):
                         total = totals.setdefault(row.subject, [0, 0, 0, 0])
                         marks = (zlib.crc32(row.id.encode()), row.purge_at // SECOND)
                         for place, amount in enumerate((1, row.size, *marks)):
@@ -299,14 +299,14 @@ def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[s
             yield profile.kind, min(due)
 
 
-def _is_kept(tx: Transaction, mover: Mover, row: PurgedRow) -> bool:
+def _is_kept(tx: Transaction, batch: MoveBatch, row: PurgedRow) -> bool:
     """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
-    if mover.holds:
+    if batch.holds:
         thing = held_of(row.subject, row.agent_id, row.session_id, row.id, row.metadata)
-        if find_hold(thing, mover.holds) is not None:
+        if find_hold(thing, batch.holds) is not None:
             return True
     place = SessionPlace(row.no, row.item_id, row.agent_id, row.session_id or "")
-    return bool(row.is_over) and hold_on(tx, mover, place) is None
+    return bool(row.is_over) and hold_on(tx, batch, place) is None
 
 
 def _bounds(window: Window) -> Place:

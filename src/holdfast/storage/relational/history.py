@@ -25,17 +25,17 @@ from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import REFUSALS, Mover, held_of, is_removed, standing_holds
+from holdfast.storage.relational.moves import REFUSALS, MoveBatch, active_holds, held_of, is_removed
 from holdfast.storage.relational.rows import START
 from holdfast.storage.relational.rules import Profiles, check_rules, scope_of
 from holdfast.storage.relational.sessions import (
     MessageRow,
     SessionRow,
     as_message,
+    continue_session,
     end_windows,
     find_by_id,
     find_session,
-    go_on,
     hold_on,
     message_keys,
     move_session,
@@ -108,7 +108,7 @@ class SqlHistory:
             return Appended("", begun=False)
         with self._database.write(scope.subject) as tx:
             begun = messages[0].created_at
-            number, session, first = go_on(tx, self._profiles, scope, now=now, begun=begun)
+            number, session, first = continue_session(tx, self._profiles, scope, now=now, begun=begun)
             subject, _, end = message_keys(tx.number_for(scope.subject), number)
             if first + len(messages) > end + 1:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
@@ -194,7 +194,7 @@ class SqlHistory:
             found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
             if not found:
                 return 0
-            holds = standing_holds(tx, scope.subject)
+            holds = active_holds(tx, scope.subject)
             whose = (scope.agent_id, scope.session_id)
             held = [
                 (row.id, hold)
@@ -305,7 +305,7 @@ class SqlHistory:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
             row = find_by_id(tx, number, item_id)
-            return None if row is None else hold_on(tx, Mover(tx, subject, number, now=0), row.place)
+            return None if row is None else hold_on(tx, MoveBatch(tx, subject, number, now=0), row.place)
 
     def transition_all(
         self,
@@ -360,10 +360,10 @@ def _transition(
     check_rules(tx, subject, rules)
     if number is None:
         return [Outcome.STALE for _ in moves]
-    mover = Mover(tx, subject, number, now=now)
-    outcomes = [move_session(tx, profiles, mover, move, now=now) for move in moves]
-    mover.save()
-    ended += mover.ended
+    batch = MoveBatch(tx, subject, number, now=now)
+    outcomes = [move_session(tx, profiles, batch, move, now=now) for move in moves]
+    batch.save()
+    ended += batch.ended
     return outcomes
 
 
@@ -377,7 +377,7 @@ def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: in
     number = tx.number_of(subject)
     if number is None:  # erased meanwhile
         return []
-    holds = standing_holds(tx, subject)
+    holds = active_holds(tx, subject)
     free = [
         row
         for row in found

@@ -16,7 +16,7 @@ from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import DuplicateError, Transaction
-from holdfast.storage.relational.rows import KINDS, STATES, Counts, Stored, Tally, key_range, limits, to_stored
+from holdfast.storage.relational.rows import KINDS, STATES, Counts, ScopeCounter, Stored, key_range, limits, to_stored
 
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
@@ -29,7 +29,7 @@ REFUSALS: Final = {
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
 
 
-class StandingRow(NamedTuple):
+class CurrentRow(NamedTuple):
     """A record as a move finds it; its metadata only where there are holds to ask."""
 
     key: int
@@ -74,7 +74,7 @@ class ExpiredRow(NamedTuple):
     version: int
 
 
-class Mover:
+class MoveBatch:
     """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
 
     def __init__(self, tx: Transaction, subject: Subject, number: int, *, now: int, is_held: bool = True) -> None:
@@ -82,7 +82,7 @@ class Mover:
         self.subject = subject
         self.number = number
         self._now = now
-        self._tallies: dict[int, Tally] = {}
+        self._counters: dict[int, ScopeCounter] = {}
         self._events: list[Event] = []
         self._models: dict[str | None, int | None] = {}
         self._packs: dict[int, bool] = {}
@@ -91,19 +91,19 @@ class Mover:
         self._moved: Counter[tuple[Any, ...]] = Counter()
         self.ended: list[SessionWindow] = []
         """The short-term windows that end with conversations that were moved."""
-        self.holds = standing_holds(tx, subject) if is_held else []
+        self.holds = active_holds(tx, subject) if is_held else []
 
-    def tally(self, kind: Kind, counts: Counts | None = None) -> Tally:
+    def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
-        if kind.code not in self._tallies:
-            self._tallies[kind.code] = Tally(self._tx, self.number, kind, counts)
-        return self._tallies[kind.code]
+        if kind.code not in self._counters:
+            self._counters[kind.code] = ScopeCounter(self._tx, self.number, kind, counts)
+        return self._counters[kind.code]
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        return self._move(move, find_standing(self._tx, move.id, self.number, with_metadata=bool(self.holds)))
+        return self._move(move, find_current(self._tx, move.id, self.number, with_metadata=bool(self.holds)))
 
-    def _move(self, move: Move, row: StandingRow | None) -> Outcome:
+    def _move(self, move: Move, row: CurrentRow | None) -> Outcome:
         """The same for a record as it stands."""
         if row is None or (row.state, row.version) != (move.source, move.version):
             return Outcome.STALE
@@ -113,7 +113,7 @@ class Mover:
         if move.target in LIVE and move.source not in LIVE:
             if "agent" in kind.scope and is_removed(self._tx, self.subject.tenant, row.agent_id):
                 return self.answer(move, kind.name.value, Outcome.PARTED)
-            self.make_way(kind, row.name)
+            self.free_name(kind, row.name)
         if self.holds and _is_removal(move):
             hold = find_hold(held_of(self.subject, row.agent_id, row.session_id, move.id, row.metadata), self.holds)
             if hold is not None:
@@ -129,7 +129,7 @@ class Mover:
         if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
             listed = to_json([move.id for move in moves])
             asked = (listed, self.number, bool(self.holds))
-            known = {row.id: row for row in self._tx.all(StandingRow, "records.standing_all", asked)}
+            known = {row.id: row for row in self._tx.all(CurrentRow, "records.current_all", asked)}
             return [self._move(move, known.pop(move.id, None)) for move in moves]
         if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
             return [self.move(move) for move in moves]
@@ -155,9 +155,9 @@ class Mover:
         """What goes with a removal that has been written."""
         kind = KINDS[row.kind]
         if move.source in LIVE:
-            tally = self.tally(kind)
-            tally.count(-1, -row.size)
-            tally.note_change(move.id)
+            counter = self.counter(kind)
+            counter.count(-1, -row.size)
+            counter.note_change(move.id)
         if kind.has_facts and move.target is State.DELETED:
             self._tx.run("records.forget_facts", (self.number, move.id))
         self._note(move, kind.name.value)
@@ -172,7 +172,7 @@ class Mover:
             self._note(move, HISTORY)
         return self.answer(move, HISTORY, outcome)
 
-    def make_way(self, kind: Kind, name: str | None) -> None:
+    def free_name(self, kind: Kind, name: str | None) -> None:
         """Recycle a record whose time is over and whose name is wanted: nobody can see it, and no sweep has come yet.
 
         One that a hold keeps stays where it is, and gives up its name alone.
@@ -189,8 +189,8 @@ class Mover:
             move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE)
             self.move(move._replace(purge_at=self._now + BIN))
 
-    def _carry_out(self, move: Move, kind: Kind, row: StandingRow) -> Outcome:
-        tally = self.tally(kind)
+    def _carry_out(self, move: Move, kind: Kind, row: CurrentRow) -> Outcome:
+        counter = self.counter(kind)
         entering = (move.target in LIVE) - (move.source in LIVE)
         keeping = move.keeping
         stored = None if keeping is None else to_stored(keeping.content, keeping.metadata, keeping.body)
@@ -199,7 +199,7 @@ class Mover:
         if entering > 0 or grown > 0:
             if kind.code not in self._limits:
                 self._limits[kind.code] = limits(self._tx, self.subject, kind)
-            if excess(tally.usage(self._limits[kind.code]), max(0, entering), wanted):
+            if excess(counter.usage(self._limits[kind.code]), max(0, entering), wanted):
                 return Outcome.FULL
         if keeping is not None and not self._can_fill(keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
@@ -210,10 +210,10 @@ class Mover:
         except DuplicateError:
             return Outcome.TAKEN
         if row.pack is not None and (keeping is not None or move.target is State.DELETING):
-            self._tx.run("packs.spoil", (row.pack,))
+            self._tx.run("packs.mark_stale", (row.pack,))
         if move.source in LIVE or move.target in LIVE:
-            tally.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
-            tally.note_change(move.id)
+            counter.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
+            counter.note_change(move.id)
         self._note(move, kind.name.value)
         return Outcome.DONE
 
@@ -279,8 +279,8 @@ class Mover:
 
     def save(self) -> None:
         """Write the counts, the list of changes and the audit chain."""
-        for tally in self._tallies.values():
-            tally.save()
+        for counter in self._counters.values():
+            counter.save()
         if self._events:
             append(self._tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
@@ -298,17 +298,17 @@ def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
     return until
 
 
-def find_standing(
+def find_current(
     tx: Transaction, record_id: str, number: int | None, *, with_metadata: bool = False
-) -> StandingRow | None:
+) -> CurrentRow | None:
     """A subject's record as it is now."""
-    return tx.find(StandingRow, "records.standing", (record_id, number, with_metadata))
+    return tx.find(CurrentRow, "records.current", (record_id, number, with_metadata))
 
 
-def standing_holds(tx: Transaction, subject: Subject) -> list[Hold]:
+def active_holds(tx: Transaction, subject: Subject) -> list[Hold]:
     """The holds that may cover something of a subject."""
     tenant, user_id = subject.tenant, subject.user_id
-    return tx.all(Hold, "records.standing_holds", (tenant, user_id))
+    return tx.all(Hold, "records.active_holds", (tenant, user_id))
 
 
 def held_of(subject: Subject, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
@@ -352,32 +352,32 @@ def unique(kind: MemoryType) -> Iterator[None]:
 
 
 def prune_oldest(
-    tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int
+    tx: Transaction, batch: MoveBatch, subject: int, kind: Kind, now: int
 ) -> tuple[list[str], tuple[Move, Hold] | None]:
     """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
     hold kept from it.
     """
-    most = prune_count(mover.tally(kind).memories)
+    most = prune_count(batch.counter(kind).memories)
     reason = "pruned: the quota was reached"
     moved: list[str] = []
     kept: tuple[Move, Hold] | None = None
-    for row in tx.all(ThingRow, "records.oldest", (*key_range(subject, kind), now, -1 if mover.holds else most)):
+    for row in tx.all(ThingRow, "records.oldest", (*key_range(subject, kind), now, -1 if batch.holds else most)):
         if len(moved) == most:
             break
         move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
         hold = None
-        if mover.holds:
-            hold = find_hold(held_of(mover.subject, row.agent_id, row.session_id, row.id, row.metadata), mover.holds)
+        if batch.holds:
+            hold = find_hold(held_of(batch.subject, row.agent_id, row.session_id, row.id, row.metadata), batch.holds)
         if hold is not None:
             kept = kept or (move, hold)
-        elif mover.move(move) is Outcome.DONE:
+        elif batch.move(move) is Outcome.DONE:
             moved.append(row.id)
     return moved, kept
 
 
-def recycle_expired(tx: Transaction, mover: Mover, subject: int, kind: Kind, now: int) -> None:
+def recycle_expired(tx: Transaction, batch: MoveBatch, subject: int, kind: Kind, now: int) -> None:
     """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
     reason = "its time was over, and its place was wanted"
     for row in tx.all(ExpiredRow, "records.expired", (*key_range(subject, kind), now)):
         move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
-        mover.move(move)
+        batch.move(move)

@@ -21,8 +21,9 @@ from holdfast.ports.work import Lease
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import AgainError, Database, Transaction
 from holdfast.storage.relational.moves import (
-    Mover,
-    find_standing,
+    MoveBatch,
+    active_holds,
+    find_current,
     held_of,
     is_removed,
     known_model,
@@ -30,7 +31,6 @@ from holdfast.storage.relational.moves import (
     prune_oldest,
     recycle_expired,
     removed_until,
-    standing_holds,
     unique,
 )
 from holdfast.storage.relational.rows import (
@@ -38,7 +38,7 @@ from holdfast.storage.relational.rows import (
     FactsRow,
     QuotaRow,
     RecordRow,
-    Tally,
+    ScopeCounter,
     all_keys,
     as_record,
     context_query,
@@ -84,21 +84,21 @@ class SqlFeed:
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
             context = read_context(tx, context_query(scope.subject, kind, () if agent is None else (agent,)))
-            tally = Tally(tx, number, kind, context.counts)
+            counter = ScopeCounter(tx, number, kind, context.counts)
             removed, rules = context.is_removed, context.version
-            cursor = (number, tally.seq, tally.next, rules, int(removed))
+            cursor = (number, counter.seq, counter.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
             if removed:
                 return Changes(cursor, True, [], [])
             code = known_model(tx, model)
-            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < tally.floor:
+            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < counter.floor:
                 stored = tx.each(IndexRow, "records.index_rows", (code, *key_range(number, kind)))
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
             live = _readable(tx.all(IndexRow, "records.index_rows", (code, *key_range(number, kind, since[2]))), agent)
             there = {row.id for row in live}
             gone = []
-            for record_id in tx.values("records.changed_ids", (tally.scope, since[1])):
+            for record_id in tx.values("records.changed_ids", (counter.scope, since[1])):
                 one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
                 if one is None:
                     gone.append(record_id)
@@ -120,16 +120,16 @@ class SqlFeed:
             number = tx.number_of(subject)
             if number is None:  # erased meanwhile
                 return 0
-            tally = Tally(tx, number, kind)
+            counter = ScopeCounter(tx, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
-                row = find_standing(tx, record_id, number)
+                row = find_current(tx, record_id, number)
                 if row is not None and row.version == version:
                     model = model_code(tx, encoding.model)
                     tx.run("records.embed", (model, encoding.vectors, encoding.terms, row.key, version))
-                    tally.note_change(record_id)
+                    counter.note_change(record_id)
                     written += 1
-            tally.save()
+            counter.save()
             return written
 
     def adopt(self, model: str) -> None:
@@ -189,9 +189,9 @@ class SqlRecords:
             return self._insert_surely(subject, kind, entries, prune=prune, now=now)
         except _KeptError as kept:  # nothing of it was done, but that it was refused is written down
             with self._database.write(subject) as tx:
-                mover = Mover(tx, subject, tx.number_for(subject), now=now, is_held=False)
-                mover.refuse(kept.move, kind.name.value, hold=kept.hold.id)
-                mover.save()
+                batch = MoveBatch(tx, subject, tx.number_for(subject), now=now, is_held=False)
+                batch.refuse(kept.move, kind.name.value, hold=kept.hold.id)
+                batch.save()
             raise refuse(kind.name, subject.user_id, kept.problem, hold=kept.hold) from None
 
     def _insert_surely(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
@@ -224,19 +224,19 @@ class SqlRecords:
         with self._database.write(subject, asked if before is None else None) as tx, unique(kind.name):
             number = tx.number_for(subject)
             context = read_context(tx, asked)
-            mover = Mover(tx, subject, number, now=now, is_held=context.is_held)
-            tally = mover.tally(kind, context.counts)
+            batch = MoveBatch(tx, subject, number, now=now, is_held=context.is_held)
+            counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
-            if before is not None and find_standing(tx, entries[0].record.id, number) is not None:
-                return Added(tally.usage(maximum), len(before), tuple(before))  # only the answer was lost
+            if before is not None and find_current(tx, entries[0].record.id, number) is not None:
+                return Added(counter.usage(maximum), len(before), tuple(before))  # only the answer was lost
             if context.is_removed:
                 refuse_removed_agents(tx, (entry.record.scope for entry in entries))
             for entry in entries:
-                mover.make_way(kind, entry.record.name)
-            if excess(tally.usage(maximum), len(stored), size):
-                recycle_expired(tx, mover, number, kind, now)
-            while problem := excess(tally.usage(maximum), len(stored), size):
-                moved, kept = prune_oldest(tx, mover, number, kind, now) if prune else ([], None)
+                batch.free_name(kind, entry.record.name)
+            if excess(counter.usage(maximum), len(stored), size):
+                recycle_expired(tx, batch, number, kind, now)
+            while problem := excess(counter.usage(maximum), len(stored), size):
+                moved, kept = prune_oldest(tx, batch, number, kind, now) if prune else ([], None)
                 if kept is not None and not moved:
                     raise _KeptError(problem, *kept)
                 if not moved:
@@ -254,7 +254,7 @@ class SqlRecords:
                 whose = (record.scope, record.id if record.id in book.singled else None, labels)
                 if whose not in profiles:
                     profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
-                key = tally.new_key()
+                key = counter.new_key()
                 rows.append(
                     (
                         key,
@@ -286,11 +286,11 @@ class SqlRecords:
             else:
                 tx.run_many("records.insert", rows)
             note_derivations(tx, number, derived)
-            tally.count(len(stored), size)
-            mover.save()
-            tx.expect(context._replace(number=number, **tally.counts._asdict()))
+            counter.count(len(stored), size)
+            batch.save()
+            tx.expect(context._replace(number=number, **counter.counts._asdict()))
             tx.then(partial(self._models.update, models))  # what has been committed stays as it is
-            return Added(tally.usage(maximum), len(pruned), tuple(pruned))
+            return Added(counter.usage(maximum), len(pruned), tuple(pruned))
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
@@ -356,7 +356,7 @@ class SqlRecords:
         with self._database.write(record.scope.subject) as tx, unique(record.kind):
             number = tx.number_of(record.scope.subject)
             refuse_removed_agents(tx, [agent])
-            row = find_standing(tx, record.id, number, with_metadata=True)
+            row = find_current(tx, record.id, number, with_metadata=True)
             if row is None or row.state not in LIVE or row.version != record.version:
                 return False
             if (row.pack is None) != (back is None):
@@ -364,12 +364,12 @@ class SqlRecords:
             _check_stays_held(tx, record, row.metadata)
             if back is not None and number is not None:
                 _bring_back(tx, record, number, back)
-                row = find_standing(tx, record.id, number, with_metadata=True) or row
+                row = find_current(tx, record.id, number, with_metadata=True) or row
             kind = TYPES[record.kind]
-            tally = Tally(tx, int(number or 0), kind)
+            counter = ScopeCounter(tx, int(number or 0), kind)
             maximum = limits(tx, record.scope.subject, kind)
             grown = stored.size - row.size
-            if grown > 0 and (problem := excess(tally.usage(maximum), 0, grown)):
+            if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
                 raise refuse(record.kind, record.scope.user_id, problem)
             model, vectors, terms = entry.encoding
             found_by = (model_code(tx, model), vectors, terms)
@@ -381,9 +381,9 @@ class SqlRecords:
                 self._relabel(tx, record, row.key)
             if listed != row.derived_from:
                 note_other_derivations(tx, int(number or 0), row.key, record.derived_from)
-            tally.count(0, grown)
-            tally.note_change(record.id)
-            tally.save()
+            counter.count(0, grown)
+            counter.note_change(record.id)
+            counter.save()
             return True
 
     def _relabel(self, tx: Transaction, record: Record, key: int) -> None:
@@ -419,8 +419,8 @@ class SqlRecords:
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:
         with self._database.read() as tx:
-            tally = Tally(tx, tx.number_of(subject) or 0, kind)
-            return tally.usage(limits(tx, subject, kind))
+            counter = ScopeCounter(tx, tx.number_of(subject) or 0, kind)
+            return counter.usage(limits(tx, subject, kind))
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
         who = (tenant, user_id or "", kind.code)
@@ -435,9 +435,9 @@ def _transition(tx: Transaction, subject: Subject, moves: Sequence[Move], now: i
     check_rules(tx, subject, rules)
     if number is None:
         return [Outcome.STALE for _ in moves]
-    mover = Mover(tx, subject, number, now=now)
-    outcomes = mover.move_all(moves)
-    mover.save()
+    batch = MoveBatch(tx, subject, number, now=now)
+    outcomes = batch.move_all(moves)
+    batch.save()
     return outcomes
 
 
@@ -450,8 +450,8 @@ class _KeptError(Exception):
 
 def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> None:
     """Bring a record back from cold storage within the transaction that changes it."""
-    mover = Mover(tx, record.scope.subject, number, now=record.updated_at)
-    outcome = mover.move(back)
+    batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at)
+    outcome = batch.move(back)
     if outcome is Outcome.FULL:
         raise QuotaExceededError(
             f"memory {record.id} cannot be brought back from cold storage and changed: the quota for {record.kind} "
@@ -460,13 +460,13 @@ def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> Non
         )
     if outcome is not Outcome.DONE:
         raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
-    mover.save()
+    batch.save()
 
 
 def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
     """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
     scope = record.scope
-    for hold in standing_holds(tx, scope.subject):
+    for hold in active_holds(tx, scope.subject):
         was = held_of(scope.subject, scope.agent_id, scope.session_id, record.id, metadata)
         if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
             raise HeldError(

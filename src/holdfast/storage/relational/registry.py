@@ -18,7 +18,7 @@ from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import Mover, held_of, standing_holds
+from holdfast.storage.relational.moves import MoveBatch, active_holds, held_of
 from holdfast.storage.relational.rows import KINDS
 from holdfast.storage.relational.rules import Profiles
 from holdfast.storage.relational.sessions import Place, end_windows, hold_on, move_session
@@ -195,22 +195,22 @@ class SqlRegistry:
             _check_unchanged(tx, entry)
             if number is None:  # erased meanwhile
                 continue
-            mover = Mover(tx, subject, number, now=now)
+            batch = MoveBatch(tx, subject, number, now=now)
             for row in mine:
-                yield self._move(tx, mover, entry, row, now=now), row
-            mover.save()
-            ended += mover.ended
+                yield self._move(tx, batch, entry, row, now=now), row
+            batch.save()
+            ended += batch.ended
 
-    def _move(self, tx: Transaction, mover: Mover, entry: Registered, row: OwnRow, *, now: int) -> Outcome:
+    def _move(self, tx: Transaction, batch: MoveBatch, entry: Registered, row: OwnRow, *, now: int) -> Outcome:
         if entry.state is not State.RECYCLED:
             move = _restore_move(row, now)
-        elif entry.unfinished is None and _is_held(tx, mover, entry, row):
+        elif entry.unfinished is None and _is_held(tx, batch, entry, row):
             return Outcome.HELD  # it was refused, and written down, when the agent went
         else:
             move = _removal(entry, row, now)
         if row.kind is not None:
-            return mover.move(move)
-        return move_session(tx, self._profiles, mover, move, now=now)
+            return batch.move(move)
+        return move_session(tx, self._profiles, batch, move, now=now)
 
     def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
         with self._database.govern(entry.tenant) as tx:
@@ -261,7 +261,7 @@ class _Holds:
     def __init__(self, tx: Transaction, entry: Registered) -> None:
         self._tx = tx
         self._entry = entry
-        self._movers: dict[str, Mover] = {}
+        self._batches: dict[str, MoveBatch] = {}
         self.any = tx.find(Hold, "rules.holds", (entry.tenant, False)) is not None
         """Whether any hold stands in the tenant."""
 
@@ -269,9 +269,9 @@ class _Holds:
         """Whether a hold keeps a record, or a conversation."""
         if not self.any:
             return False
-        mover = self._movers.get(row.subject) or Mover(self._tx, row.subject, row.number, now=0)
-        self._movers[row.subject] = mover
-        return _is_held(self._tx, mover, self._entry, row)
+        batch = self._batches.get(row.subject) or MoveBatch(self._tx, row.subject, row.number, now=0)
+        self._batches[row.subject] = batch
+        return _is_held(self._tx, batch, self._entry, row)
 
 
 def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[OwnRow]:
@@ -319,11 +319,11 @@ def _restore_move(row: OwnRow, now: int) -> Move:
     return move._replace(aged_from=now if is_over else None)
 
 
-def _is_held(tx: Transaction, mover: Mover, entry: Registered, row: OwnRow) -> bool:
+def _is_held(tx: Transaction, batch: MoveBatch, entry: Registered, row: OwnRow) -> bool:
     if row.kind is not None:
-        thing = held_of(mover.subject, entry.id, row.session_id, row.id, row.metadata)
-        return find_hold(thing, mover.holds) is not None
-    return hold_on(tx, mover, Place(row.key, row.id, entry.id, row.session_id or "")) is not None
+        thing = held_of(batch.subject, entry.id, row.session_id, row.id, row.metadata)
+        return find_hold(thing, batch.holds) is not None
+    return hold_on(tx, batch, Place(row.key, row.id, entry.id, row.session_id or "")) is not None
 
 
 def _check_unchanged(tx: Transaction, entry: Registered) -> None:
@@ -344,7 +344,7 @@ def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | 
     """The hold on all of an agent, or on a tool by its id or tag; those on a user leave the others' alone."""
     tenant, sort, entry_id = where
     thing = Held("", entry_id if sort == AGENT else "", None, entry_id, metadata)
-    return find_hold(thing, standing_holds(tx, Subject(tenant)))
+    return find_hold(thing, active_holds(tx, Subject(tenant)))
 
 
 def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: str) -> None:

@@ -23,9 +23,10 @@ from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.registry import Registered
+from holdfast.storage.catalog import MESSAGE_BITS
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import MESSAGE_BITS, Database, Transaction
-from holdfast.storage.relational.moves import Mover, StandingRow, held_of, model_code
+from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.moves import CurrentRow, MoveBatch, held_of, model_code
 from holdfast.storage.relational.rows import KINDS, RecordRow, note_derivations, read_alias
 from holdfast.storage.relational.rules import Profiles
 from holdfast.storage.relational.sessions import SessionRow, find_by_id, message_keys
@@ -86,13 +87,13 @@ class SessionBatch:
         own = (self._number, profile, *_counted(messages), _ASIDE if steps_aside else 0)
         number = self._tx.number("restore.insert_session", (*own, *(session[column] for column in _SESSION_AS_IT_WAS)))
         if steps_aside:
-            self._tx.run("sessions.step_aside", (self._number, number))
+            self._tx.run("sessions.give_up_name", (self._number, number))
         return number
 
     def _as_it_can_be(self, session: Mapping[str, Any]) -> Mapping[str, Any]:
         """A session as it was; but where its agent is, and in the recycle bin if another goes by its name."""
         if session["state"] != State.ACTIVE:
-            return staying_in_bin(session, self._now)
+            return extend_bin_time(session, self._now)
         if self._agents.has_gone(session):
             return self._agents.followed(session)
         who = (self._number, session["agent_id"], session["session_id"])
@@ -129,7 +130,7 @@ def _placed(
             place, after = after, after + 1
         if place > last:
             raise StoreFullError("a session has as many messages as it can hold; not all of it can be restored")
-        content = as_stored(message["content"])
+        content = from_canonical(message["content"])
         columns = ("created_at", "purge_at", "id", "role", "metadata")
         yield (place, *(message[column] for column in columns), content)
 
@@ -191,10 +192,10 @@ class RecordBatch:
         self._number = number
         self._profiles = profiles
         self._now = now
-        self._mover = Mover(tx, subject, number, now=now)
+        self._batch = MoveBatch(tx, subject, number, now=now)
         self._agents = Agents(tx, subject, now)
         self._rows: list[Mapping[str, Any]] = []
-        self._there: dict[str, StandingRow] = {}
+        self._there: dict[str, CurrentRow] = {}
         self._packs: dict[int, int] = {}
         self._counts: Counter[str] = Counter()
 
@@ -202,7 +203,7 @@ class RecordBatch:
         """Choose the records that are to come back."""
         whole = [row for row in rows if row["state"] != State.DELETING]
         asked = (to_json([row["id"] for row in whole]), self._number, True)
-        self._there = {row.id: row for row in self._tx.all(StandingRow, "records.standing_all", asked)}
+        self._there = {row.id: row for row in self._tx.all(CurrentRow, "records.current_all", asked)}
         missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
         self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
         chosen = {row["id"] for row in self._rows}
@@ -218,7 +219,7 @@ class RecordBatch:
         if row is None or row.state == State.DELETING:
             return True
         thing = held_of(self._subject, row.agent_id, row.session_id, record_id, row.metadata)
-        return overwrite and find_hold(thing, self._mover.holds) is None
+        return overwrite and find_hold(thing, self._batch.holds) is None
 
     def _as_it_can_be(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """A record as it was; but what is an agent's own is where the agent is, and nothing comes into the recycle bin
@@ -227,7 +228,7 @@ class RecordBatch:
         kind = KINDS[row["kind"]]
         if row["state"] in LIVE and "agent" in kind.scope:
             return self._agents.followed(row) | {"previous": row["state"]} if self._agents.has_gone(row) else row
-        return staying_in_bin(row, self._now)
+        return extend_bin_time(row, self._now)
 
     def _with_free_names(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Without those whose name another has by now, who does not give it up with this very batch."""
@@ -236,7 +237,7 @@ class RecordBatch:
         holders = self._holders(named)
         others = [place for place, holder in holders.items() if holder not in coming]
         for code, name in others:
-            self._mover.make_way(KINDS[code], name)
+            self._batch.free_name(KINDS[code], name)
         if others:
             holders = self._holders(named)
         while taken := {
@@ -269,7 +270,7 @@ class RecordBatch:
             is_leaving = live is None or live.state == "leaving"
             if live is not None and not is_leaving and live.is_filled:  # records lie in it, so it is there
                 self._packs[old] = live.number
-                self._tx.run("packs.spoil", (live.number,))
+                self._tx.run("packs.mark_stale", (live.number,))
             elif pack.name not in objects or (is_leaving and objects[pack.name] is not None):
                 wanted.append(pack)
             elif live is not None and objects[pack.name] is not None:
@@ -293,13 +294,13 @@ class RecordBatch:
         profiles = ProfilesOf(self._tx, self._profiles, self._subject)
         for row in self._rows:
             kind = KINDS[row["kind"]]
-            tally = self._mover.tally(kind)
+            counter = self._batch.counter(kind)
             if row["model"] not in codes:
                 codes[row["model"]] = model_code(self._tx, models.get(row["model"]))
             model = codes[row["model"]]
             before = self._there.get(row["id"])
             version = row["version"] if before is None else max(row["version"], before.version + 1)
-            key = tally.new_key()
+            key = counter.new_key()
             pack = None if row["pack"] is None else self._packs[row["pack"]]
             own = (
                 key,
@@ -311,28 +312,28 @@ class RecordBatch:
                 version,
             )
             kept = [row[column] for column in _AS_IT_WAS]
-            texts = (as_stored(row["content"]), as_stored(row["body"]), row["source"], row["derived_from"])
+            texts = (from_canonical(row["content"]), from_canonical(row["body"]), row["source"], row["derived_from"])
             stored.append((*own, *kept, *texts))
             keyed.append((key, json.loads(row["derived_from"] or "[]")))
             if row["state"] in LIVE:
-                tally.count(1, row["size"])
+                counter.count(1, row["size"])
                 self._counts["expired"] += profiles.is_over(kind.name.value, row, row["metadata"], self._now)
         self._tx.run_many("restore.insert_record", stored)
         note_derivations(self._tx, self._number, keyed)
-        self._mover.save()
+        self._batch.save()
         self._counts["memories"] = len(self._rows) - self._counts["expired"]
         entities = {row["id"] for row in self._rows if KINDS[row["kind"]].has_facts}
         return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 
-    def _remove(self, rows: Sequence[StandingRow]) -> None:
+    def _remove(self, rows: Sequence[CurrentRow]) -> None:
         """Remove what is there of records that come back, in this very transaction; indexes are told."""
         for row in rows:
-            tally = self._mover.tally(KINDS[row.kind])
-            tally.note_change(row.id)
+            counter = self._batch.counter(KINDS[row.kind])
+            counter.note_change(row.id)
             if row.state in LIVE:
-                tally.count(-1, -row.size)
+                counter.count(-1, -row.size)
             if row.pack is not None:
-                self._tx.run("packs.spoil", (row.pack,))
+                self._tx.run("packs.mark_stale", (row.pack,))
         if rows:
             self._tx.run("restore.remove_records", (self._number, to_json([row.key for row in rows])))
 
@@ -406,13 +407,13 @@ class ProfilesOf:
         return kind, scope, singled, self._book.labels(metadata)
 
 
-def staying_in_bin(row: Mapping[str, Any], now: int) -> Mapping[str, Any]:
+def extend_bin_time(row: Mapping[str, Any], now: int) -> Mapping[str, Any]:
     """What was in the recycle bin has its time there again, if that is over: it would be gone at once otherwise."""
     over = row["state"] == State.RECYCLED and (row["purge_at"] or 0) <= now
     return {**row, "purge_at": now + BIN} if over else row
 
 
-def as_stored(value: bytes | None) -> str | bytes | None:
+def from_canonical(value: bytes | None) -> str | bytes | None:
     """A text that may be compressed, as statements take it."""
     return value[1:].decode() if value is not None and value[:1] == b"\0" else value
 
@@ -454,7 +455,7 @@ class SqlMerger:
         objects: dict[str, bytes | None] = {}
         for _ in range(_TRIES):
             try:
-                with self._writing(owner) as (tx, number):
+                with self._write(owner) as (tx, number):
                     batch = RecordBatch(tx, owner.subject, number, self._profiles, now=self._now)
                     batch.take(rows, overwrite=overwrite)
                     put = batch.find_packs(packs, objects)
@@ -475,7 +476,7 @@ class SqlMerger:
         if not fetched:
             return
         self._cold().prepare()
-        with self._writing(owner) as (tx, number):
+        with self._write(owner) as (tx, number):
             for pack in fetched:
                 row = tx.find(PackState, "restore.pack", (number, pack.name))
                 if row is not None and row.state == "leaving":
@@ -486,7 +487,7 @@ class SqlMerger:
                     tx.number("packs.open", (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
 
     def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
-        with self._writing(owner) as (tx, number):
+        with self._write(owner) as (tx, number):
             batch = SessionBatch(tx, owner.subject, number, self._profiles, now=self._now)
             for conversation in conversations:
                 batch.add(conversation)
@@ -494,9 +495,9 @@ class SqlMerger:
             return Merged(batch.counts)
 
     def facts(self, owner: Owner, rows: Sequence[Values], made: Container[str]) -> Merged:
-        with self._writing(owner) as (tx, number):
+        with self._write(owner) as (tx, number):
             ends = {row[end] for row in rows for end in ("source", "target")} - {None}
-            found = tx.all(StandingRow, "records.standing_all", (to_json(sorted(ends)), number, False))
+            found = tx.all(CurrentRow, "records.current_all", (to_json(sorted(ends)), number, False))
             known = {entity.id for entity in found if entity.state != State.DELETING}
             there = set(tx.values("restore.facts_there", (to_json([row["id"] for row in rows]), number)))
             new = [row for row in rows if row["id"] not in there and row["source"] in known]
@@ -529,7 +530,7 @@ class SqlMerger:
     # --- within ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self, owner: Owner) -> Iterator[tuple[Transaction, int]]:
+    def _write(self, owner: Owner) -> Iterator[tuple[Transaction, int]]:
         with self._database.write(owner.subject) as tx:
             yield tx, self._number(tx, owner)
 

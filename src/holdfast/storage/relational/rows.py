@@ -118,7 +118,7 @@ class WriteContext(NamedTuple):
 def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
     tenant, user_id = subject.tenant, subject.user_id
-    return "records.opening", (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
+    return "records.write_context", (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
 
 
 def read_context(tx: Transaction, asked: Question) -> WriteContext:
@@ -126,7 +126,7 @@ def read_context(tx: Transaction, asked: Question) -> WriteContext:
     return tx.first(WriteContext, *asked)
 
 
-class Tally:
+class ScopeCounter:
     """The counting row of one subject and kind, read, changed in memory, and written back in the same transaction."""
 
     def __init__(self, tx: Transaction, subject: int, kind: Kind, counts: Counts | None = None) -> None:

@@ -198,9 +198,9 @@ def read_defaults(tx: Transaction, tenant: str) -> Mapping[str, Terms]:
     return DEFAULTS if row is None else load_defaults(row.defaults)
 
 
-def turn_page(tx: Transaction, tenant: str) -> None:
+def raise_version(tx: Transaction, tenant: str) -> None:
     """Let everyone who has read a tenant's rules read them again."""
-    tx.run("rules.turn_page", (tenant, dump_defaults(), VERSION))
+    tx.run("rules.raise_version", (tenant, dump_defaults(), VERSION))
 
 
 def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
@@ -330,7 +330,7 @@ class SqlRules:
         tenant = rules[0].tenant
         with self._database.govern(tenant) as tx:
             numbers = [_propose(tx, rule, now) for rule in rules]
-            turn_page(tx, tenant)
+            raise_version(tx, tenant)
             book = read_book(tx, tenant)
             return [book.rules[number] for number in numbers]
 
@@ -391,7 +391,7 @@ class SqlRules:
             if not pending:
                 return [before.rules[numbers[rule.id]] for rule, _ in changes]  # another has settled them
             changed = set(pending).union(*(_settle(tx, tenant, number, before, now) for number in sorted(pending)))
-            turn_page(tx, tenant)
+            raise_version(tx, tenant)
             book = read_book(tx, tenant)
             _put_lives(tx, tenant, book, changed)
             events = [(numbers[rule.id], event) for rule, event in changes if numbers[rule.id] in pending]

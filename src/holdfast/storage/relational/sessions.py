@@ -14,8 +14,9 @@ from holdfast.core.errors import StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore, ShortWindow
-from holdfast.storage.relational.database import MESSAGE_BITS, NOBODY, Database, DuplicateError, Transaction
-from holdfast.storage.relational.moves import Mover, is_removed
+from holdfast.storage.catalog import MESSAGE_BITS
+from holdfast.storage.relational.database import NOBODY, Database, DuplicateError, Transaction
+from holdfast.storage.relational.moves import MoveBatch, is_removed
 from holdfast.storage.relational.records import refuse_removed_agents
 from holdfast.storage.relational.rules import Profiles, scope_of
 
@@ -252,31 +253,31 @@ def to_stored_message(message: Message) -> StoredMessage:
     return StoredMessage(message.id, message.role, message.created_at, to_json(message.metadata), pack(message.content))
 
 
-def move_session(tx: Transaction, profiles: Profiles, mover: Mover, move: Move, *, now: int) -> Outcome:
+def move_session(tx: Transaction, profiles: Profiles, batch: MoveBatch, move: Move, *, now: int) -> Outcome:
     """Carry out a move of a subject's conversation within a transaction, or say why not."""
-    row = find_by_id(tx, mover.number, move.id)
+    row = find_by_id(tx, batch.number, move.id)
     if row is None or (row.state, row.version) != (move.source, move.version):
         return Outcome.STALE
     if move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
-    if move.target is State.ACTIVE and is_removed(tx, mover.subject.tenant, row.agent_id):
-        return mover.answer(move, HISTORY, Outcome.PARTED)
+    if move.target is State.ACTIVE and is_removed(tx, batch.subject.tenant, row.agent_id):
+        return batch.answer(move, HISTORY, Outcome.PARTED)
     if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
-        there = tx.find(SessionRow, "sessions.session", (mover.number, row.agent_id, row.session_id))
+        there = tx.find(SessionRow, "sessions.session", (batch.number, row.agent_id, row.session_id))
         if there is not None and there.is_over(now):
-            _make_way(tx, profiles, mover, there, now)
-    hold = hold_on(tx, mover, row.place)
-    return mover.move_session(move, hold, lambda: _carry_out(tx, mover, row, move, now))
+            _free_name(tx, profiles, batch, there, now)
+    hold = hold_on(tx, batch, row.place)
+    return batch.move_session(move, hold, lambda: _carry_out(tx, batch, row, move, now))
 
 
-def _carry_out(tx: Transaction, mover: Mover, row: SessionRow, move: Move, now: int) -> Outcome:
-    subject, number = mover.number, row.no
+def _carry_out(tx: Transaction, batch: MoveBatch, row: SessionRow, move: Move, now: int) -> Outcome:
+    subject, number = batch.number, row.no
     if move.target is State.DELETED:
         ended = tx.run("sessions.end_session", (number, *message_keys(subject, number)))
         return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
     if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
         tx.run("sessions.end_window_of_session", (subject, row.agent_id, row.session_id, row.id))
-        mover.ended.append(SessionWindow(scope_of(mover.subject, row.agent_id, row.session_id or None), row.id))
+        batch.ended.append(SessionWindow(scope_of(batch.subject, row.agent_id, row.session_id or None), row.id))
     if move.target is State.DELETING:
         tx.run("sessions.claim_session", (subject, move.target, now, move.reason, move.purge_at, number))
         return Outcome.DONE
@@ -298,9 +299,9 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
     who = (subject, *name_of(scope))
     row = tx.find(SessionRow, "sessions.session", who)
     if row is not None and row.is_over(now):
-        mover = Mover(tx, scope.subject, subject, now=now)
-        _make_way(tx, profiles, mover, row, now)
-        mover.save()
+        batch = MoveBatch(tx, scope.subject, subject, now=now)
+        _free_name(tx, profiles, batch, row, now)
+        batch.save()
         row = None
     if row is None:
         profile = profiles.find(tx, HISTORY, scope)
@@ -309,7 +310,9 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
     return row.no, row.session(scope.subject)
 
 
-def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session, int]:
+def continue_session(
+    tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int
+) -> tuple[int, Session, int]:
     """The same, and the key that its next message has: at one look, where there is a session that goes on."""
     subject = tx.number_for(scope.subject)
     row = tx.find(SessionRow, "sessions.opened", (subject, *name_of(scope), scope.tenant))
@@ -319,16 +322,16 @@ def go_on(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun:
     return number, session, tx.number("sessions.next_place", message_keys(subject, number))
 
 
-def _make_way(tx: Transaction, profiles: Profiles, mover: Mover, row: SessionRow, now: int) -> None:
+def _free_name(tx: Transaction, profiles: Profiles, batch: MoveBatch, row: SessionRow, now: int) -> None:
     """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
-    life = profiles.life(tx, HISTORY, scope_of(mover.subject, row.agent_id, row.session_id or None), row.id)
+    life = profiles.life(tx, HISTORY, scope_of(batch.subject, row.agent_id, row.session_id or None), row.id)
     reason = reason_for(HISTORY, life, State.RECYCLED)
     move = Move(row.id, row.version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by)
     move = move._replace(purge_at=now + BIN)
-    if hold_on(tx, mover, row.place) is None:
-        mover.move_session(move, None, lambda: _carry_out(tx, mover, row, move, now))
+    if hold_on(tx, batch, row.place) is None:
+        batch.move_session(move, None, lambda: _carry_out(tx, batch, row, move, now))
     else:
-        tx.run("sessions.step_aside", (mover.number, row.no))
+        tx.run("sessions.give_up_name", (batch.number, row.no))
 
 
 def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]) -> None:
@@ -345,19 +348,19 @@ def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]
         _log.warning("%d short-term windows are not removed yet: %s", len(ended), problem)
 
 
-def hold_on(tx: Transaction, mover: Mover, place: Place) -> Hold | None:
+def hold_on(tx: Transaction, batch: MoveBatch, place: Place) -> Hold | None:
     """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
-    if not mover.holds:
+    if not batch.holds:
         return None
-    thing = Held(mover.subject.user_id, place.agent_id, place.session_id or None, place.id, {})
-    found = find_hold(thing, mover.holds)
-    ids = [hold.memory_id for hold in mover.holds if hold.memory_id is not None]
-    tagged = any(hold.tag is not None for hold in mover.holds)
+    thing = Held(batch.subject.user_id, place.agent_id, place.session_id or None, place.id, {})
+    found = find_hold(thing, batch.holds)
+    ids = [hold.memory_id for hold in batch.holds if hold.memory_id is not None]
+    tagged = any(hold.tag is not None for hold in batch.holds)
     if found is None and (ids or tagged):
-        where = (*message_keys(mover.number, place.no), tagged, to_json(ids))
+        where = (*message_keys(batch.number, place.no), tagged, to_json(ids))
         for row in tx.all(HeldMessage, "sessions.messages_to_hold", where):
             message = thing._replace(item_id=row.id, metadata=json.loads(row.metadata))
-            found = found or find_hold(message, mover.holds)
+            found = found or find_hold(message, batch.holds)
     return found
 
 

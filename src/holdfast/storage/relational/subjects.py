@@ -37,9 +37,9 @@ from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.dues import TotalRow
-from holdfast.storage.relational.moves import find_standing, held_of, standing_holds
+from holdfast.storage.relational.moves import active_holds, find_current, held_of
 from holdfast.storage.relational.rows import KINDS, RecordRow, all_keys, as_record, key_range, read_alias
-from holdfast.storage.relational.rules import turn_page
+from holdfast.storage.relational.rules import raise_version
 from holdfast.storage.relational.sessions import MessageRow, SessionRow, as_message, find_by_id, message_keys
 
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.
@@ -366,7 +366,7 @@ def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standi
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
     rules = tx.run("subjects.remove_rules", (tenant, user_id, own))
     if rules:
-        turn_page(tx, tenant)
+        raise_version(tx, tenant)
     return {
         "quotas": tx.run("subjects.remove_quotas", (tenant, user_id)),
         "rules": rules,
@@ -381,7 +381,7 @@ def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, e
     tenant, user_id = subject.tenant, subject.user_id
     removed = tx.run("subjects.remove_holds", (tenant, user_id, even_standing, own))
     for hold in tx.all(MemoryHold, "subjects.holds_on_memories", (tenant, even_standing)):
-        if find_standing(tx, hold.memory_id, number) is not None:
+        if find_current(tx, hold.memory_id, number) is not None:
             removed += tx.run("subjects.remove_hold", (hold.id,))
     return removed
 
@@ -412,7 +412,7 @@ def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tupl
 
 def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | None:
     """A hold that stands and names the user, or covers anything that is theirs."""
-    holds = standing_holds(tx, subject)
+    holds = active_holds(tx, subject)
     named = next((hold for hold in holds if hold.user_id is not None), None)
     if named is not None or not holds or number is None:
         return named

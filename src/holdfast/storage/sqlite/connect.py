@@ -18,7 +18,7 @@ from holdfast.core.errors import (
 )
 
 
-def in_our_words(problem: apsw.Error, path: Path, busy_seconds: float) -> StorageError:
+def translate_error(problem: apsw.Error, path: Path, busy_seconds: float) -> StorageError:
     """An error of SQLite as Holdfast says it."""
     match problem:
         case apsw.BusyError() | apsw.LockedError():

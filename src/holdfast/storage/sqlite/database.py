@@ -36,7 +36,7 @@ from holdfast.storage.relational.database import (
     T,
     migrations,
 )
-from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, in_our_words, is_empty, is_writable
+from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
@@ -75,7 +75,7 @@ class Database:
         if not is_empty(path) and not is_writable(path):
             self._open_read_only()
             return
-        with self._translated():
+        with self._translate_errors():
             try:
                 if is_empty(path):
                     before_new()
@@ -89,7 +89,7 @@ class Database:
                 ) from problem
             self._writer = self._connect(create=True)
         try:
-            with self._translated(self._writer):
+            with self._translate_errors(self._writer):
                 self._prepare()
         except BaseException:
             self._writer.close()
@@ -102,7 +102,7 @@ class Database:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         self._check_writable()
-        with self._turn(), self._translated(self._writer):
+        with self._lock_writer(), self._translate_errors(self._writer):
             self.check_usable()
             connection = self._writer
             try:  # an interrupt may come between any two statements: nothing may be left open
@@ -122,7 +122,7 @@ class Database:
     def part(self, tx: SqliteTransaction) -> Iterator[None]:
         """A part of a transaction that writes: undone by itself if the block raises."""
         connection = tx.connection
-        with self._translated(connection):
+        with self._translate_errors(connection):
             if not connection.in_transaction:  # some errors undo all of it: what followed would not be part of it
                 raise StorageError(f"the store {self.path} has undone a write that failed; nothing was changed")
             connection.execute("SAVEPOINT part")
@@ -138,7 +138,7 @@ class Database:
             connection.execute("RELEASE part")
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _lock_writer(self) -> Iterator[None]:
         """The writer is this thread's; whoever has a deadline waits for it no longer than that."""
         deadline = current_deadline()
         if deadline is None:
@@ -168,7 +168,7 @@ class Database:
     @contextmanager
     def read(self, _subject: Subject | None = None) -> Iterator[SqliteTransaction]:
         """A consistent view of the store as it is now."""
-        with self._translated():
+        with self._translate_errors():
             self.check_usable()
             if self._only_read is not None and self._only_read.has_changed():
                 self._close_readers()
@@ -227,7 +227,7 @@ class Database:
         self.check_usable()
         self._check_writable()
         deadline = time.monotonic() + _SCRUB_SECONDS
-        with self._translated(), closing(self._connect()) as connection:
+        with self._translate_errors(), closing(self._connect()) as connection:
             connection.set_busy_handler(_patience(_SCRUB_SECONDS))
             while True:  # SQLite waits for readers and writers, but not for another who empties the log
                 busy = True
@@ -271,7 +271,7 @@ class Database:
             connection.set_busy_handler(_patience(self._busy_seconds))
             self._configure(connection)
 
-        with self._translated():
+        with self._translate_errors():
             self._only_read = ReadOnlyFile(self.path, configure)
             self._writer = self._only_read.connect()
             try:
@@ -368,7 +368,7 @@ class Database:
             connection.close()
 
     @contextmanager
-    def _translated(self, writer: apsw.Connection | None = None) -> Iterator[None]:
+    def _translate_errors(self, writer: apsw.Connection | None = None) -> Iterator[None]:
         try:
             yield
         except HoldfastError:
@@ -379,7 +379,7 @@ class Database:
             if isinstance(problem, apsw.InterruptError | apsw.BusyError):
                 check_deadline()
             full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
-            raise in_our_words(apsw.FullError() if full else problem, self.path, self._busy_seconds) from problem
+            raise translate_error(apsw.FullError() if full else problem, self.path, self._busy_seconds) from problem
 
 
 @contextmanager

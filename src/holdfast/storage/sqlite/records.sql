@@ -16,7 +16,7 @@ ORDER BY key LIMIT ?5
 INSERT INTO subjects (subject, alias) VALUES (?1, coalesce(?2, randomblob(16))) RETURNING no
 
 -- All that a write asks before it begins, at one look.
--- name: opening
+-- name: write_context
 SELECT known.no AS number, coalesce(seq, 0) AS seq, coalesce(floor, 0) AS floor, coalesce(next, 0) AS next,
        coalesce(memories, 0) AS memories, coalesce(bytes, 0) AS bytes,
        everyone.max_memories AS their_memories, everyone.max_bytes AS their_bytes,
@@ -51,7 +51,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subj
   AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent'
                                                     AND registry.id = records.agent_id AND registry.state <> 'active'))
 
--- name: standing_all
+-- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END AS metadata, pack,
        name, derived_from, id
 FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2

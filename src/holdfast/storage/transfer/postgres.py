@@ -19,7 +19,7 @@ from holdfast.core.records import COUNT_BITS, KIND_BITS
 from holdfast.ports.backups import Row
 from holdfast.storage.catalog import COPIED, COPYING, COUNTERS, TABLES, Backup, Counter, Table, table_of, tables_in
 from holdfast.storage.postgres.database import PostgresDatabase, with_defaults
-from holdfast.storage.postgres.errors import check_url, in_our_words, place_of, schema_of
+from holdfast.storage.postgres.errors import check_url, place_of, schema_of, translate_error
 from holdfast.storage.postgres.transactions import Connection, PostgresTransaction
 
 _SIZE: Final = 32
@@ -264,7 +264,7 @@ class PostgresTarget:
 def fill_alone(tx: PostgresTransaction) -> PostgresWriter:
     """A database that nobody else can look into until the transaction ends."""
     _run(tx, "SET LOCAL idle_in_transaction_session_timeout = 0")
-    _run(tx, "LOCK TABLE subjects, turns IN ACCESS EXCLUSIVE MODE")
+    _run(tx, "LOCK TABLE subjects, subject_locks IN ACCESS EXCLUSIVE MODE")
     return PostgresWriter(tx.connection)
 
 
@@ -280,14 +280,14 @@ class PostgresWriter:
                 self._connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
 
     def used(self) -> list[str]:
-        return [name for name in _used(self._connection) if name != "turns"]
+        return [name for name in _used(self._connection) if name != "subject_locks"]
 
     def add(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         _copy_in(self._connection, table_of(table), columns, rows)
 
     def finish(self, counters: Mapping[str, int]) -> None:
         self._connection.execute(
-            "INSERT INTO turns (subject) SELECT no FROM subjects UNION SELECT subject FROM chains "
+            "INSERT INTO subject_locks (subject) SELECT no FROM subjects UNION SELECT subject FROM chains "
             "ON CONFLICT DO NOTHING"
         )
         _set_counters(self._connection, counters)
@@ -329,7 +329,7 @@ def check_free(url: str) -> str | None:
             if used := _used(connection):
                 raise _in_use_error(f"{place}, schema {schema}", used)
     except psycopg.Error as problem:
-        raise in_our_words(problem, place, _TARGET) from problem
+        raise translate_error(problem, place, _TARGET) from problem
     return None
 
 

@@ -15,7 +15,7 @@ CREATE TABLE subjects (
 CREATE INDEX subjects_by_alias ON subjects (alias);
 
 -- Whoever writes for a subject locks its row here first.
-CREATE TABLE turns (
+CREATE TABLE subject_locks (
     subject bigint PRIMARY KEY
 );
 
@@ -461,7 +461,7 @@ BEGIN
     xid := pg_current_xact_id()::text;
     SELECT no INTO number FROM subjects WHERE subject = wanted;
     IF number IS NOT NULL THEN
-        PERFORM 1 FROM turns WHERE turns.subject = number FOR NO KEY UPDATE;
+        PERFORM 1 FROM subject_locks WHERE subject_locks.subject = number FOR NO KEY UPDATE;
     END IF;
 END
 $$;
@@ -469,7 +469,7 @@ $$;
 -- All that a write asks before it begins, as a function: its plans are made once for each connection, and each of them names
 -- the subject that it is about.
 
-CREATE FUNCTION opening(
+CREATE FUNCTION write_context(
     whose text, whose_tenant text, whose_user text, of_kind bigint, agents text,
     OUT number bigint, OUT seq bigint, OUT floor bigint, OUT next bigint, OUT memories bigint, OUT bytes bigint,
     OUT their_memories bigint, OUT their_bytes bigint, OUT own_memories bigint, OUT own_bytes bigint,
@@ -497,19 +497,19 @@ END
 $$;
 
 -- Locks a subject; whether a write is then opened by what it was expected to be.
-CREATE FUNCTION expect_opening(
+CREATE FUNCTION expect_context(
     tenant_lock bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM subject_lock(tenant_lock, whose);
     RETURN expected IS NOT DISTINCT FROM (
-        SELECT actual::text FROM opening(whose, whose_tenant, whose_user, of_kind, agents) AS actual
+        SELECT actual::text FROM write_context(whose, whose_tenant, whose_user, of_kind, agents) AS actual
     );
 END
 $$;
 
 -- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise nothing is done.
-CREATE FUNCTION add_relying(
+CREATE FUNCTION add_expected(
     tenant_lock bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text,
     record_key bigint, record_subject bigint, record_kind bigint, record_profile bigint,
     record_id text, record_agent_id text, record_session_id text, record_name text,
@@ -521,7 +521,7 @@ CREATE FUNCTION add_relying(
     counted_bytes bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT expect_opening(tenant_lock, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
+    IF NOT expect_context(tenant_lock, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
         RETURN false;
     END IF;
     INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,

@@ -21,7 +21,7 @@ SELECT count(*) FROM records WHERE pack = $1 AND state <> 'deleting'
 -- name: move_members
 UPDATE records SET pack = $1 WHERE pack = $2 AND state <> 'deleting'
 
--- name: let_go
+-- name: empty
 UPDATE records SET pack = NULL WHERE pack = $1
 
 -- name: is_writing
@@ -50,5 +50,5 @@ UPDATE packs SET state = $1 WHERE no = $2
 -- name: forget
 DELETE FROM packs WHERE no = $1 AND state = 'leaving'
 
--- name: spoil
+-- name: mark_stale
 UPDATE packs SET state = 'stale' WHERE no = $1 AND state = 'kept'

@@ -60,7 +60,7 @@ FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $4)
 
--- name: standing
+-- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
        pack, name, derived_from, id
 FROM records WHERE id = $1 AND subject = $2
@@ -96,7 +96,7 @@ WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', '
 -- name: give_up_name
 UPDATE records SET name = NULL WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
 
--- name: standing_holds
+-- name: active_holds
 SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
 WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
 

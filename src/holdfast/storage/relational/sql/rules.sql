@@ -16,7 +16,7 @@ UPDATE holds SET released_at = $1, released_by = $2 WHERE tenant = $3 AND id = $
 -- name: book
 SELECT version FROM books WHERE tenant = $1
 
--- name: turn_page
+-- name: raise_version
 INSERT INTO books (tenant, version, defaults, software) VALUES ($1, 1, $2, $3)
 ON CONFLICT (tenant) DO UPDATE SET version = books.version + 1
 

@@ -54,7 +54,7 @@ WHERE subject = $1 AND no = $8
 UPDATE sessions SET state = $2, version = version + 1, moved_at = $3, reason = $4, purge_at = coalesce($5, purge_at, $3)
 WHERE subject = $1 AND no = $6
 
--- name: step_aside
+-- name: give_up_name
 UPDATE sessions SET aside = no WHERE subject = $1 AND no = $2
 
 -- name: sessions
