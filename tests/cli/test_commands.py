@@ -17,9 +17,8 @@ from holdfast import Holdfast
 from holdfast.core import errors
 from holdfast.core.records import DURABLE
 from holdfast.edges.cli import main
-from holdfast.edges.cli.memory.views import show_results
-from holdfast.edges.cli.outcomes import exit_code
-from holdfast.edges.cli.output import write_parts
+from holdfast.edges.cli.memory.memories import show_results
+from holdfast.edges.cli.output import exit_code, write_parts
 from holdfast.recall.model_service import ModelService
 
 # --- adding and finding -----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -16,7 +17,9 @@ import raw
 from cli.shell import SCRIPT, Shell, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.edges.cli.app import log_on_stderr
 from holdfast.edges.cli.governance import schedule
+from holdfast.edges.cli.options import read_usage
 from holdfast.lifecycle.schedule.schedule import JOBS
 
 
@@ -91,7 +94,7 @@ def test_the_schedule_lists_every_job_with_and_without_a_command(shell: Shell) -
     assert [line.split()[0] for line in again.splitlines()] == [line.split()[0] for line in shown.splitlines()]
     *first, last = (job.name for job in JOBS)
     named = f"{', '.join(first)} or {last}"
-    assert named == schedule._JOBS, "what help names"
+    assert get_args(read_usage(schedule.set_job).params[0].annotation)[1].help == f"The job: {named}."
 
 
 def test_a_job_is_set_disabled_and_put_back(shell: Shell) -> None:
@@ -176,7 +179,7 @@ def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signa
 
 
 def test_what_a_served_job_has_to_say_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
-    with schedule._log_on_stderr():
+    with log_on_stderr(schedule._Lines(), logging.INFO):
         problem = ValueError("two\nlines")
         logging.getLogger("holdfast.schedule").error("the job %s failed", "daily", exc_info=problem)
         logging.getLogger("holdfast.latency").warning("slow")

@@ -1,31 +1,54 @@
-"""The application: its commands register themselves here, and errors of any of them end in one place."""
+"""The application: its commands register themselves here, run with a ``Call``, and end in one place, errors too.
+
+What a command needs is imported and opened when it is first asked for, never for ``--help``.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
+from functools import cached_property
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
-from holdfast.core.errors import ExpiredError, HoldfastError
-from holdfast.edges.cli.call import Call
+from holdfast.core.errors import ClockError, ConfirmationNeededError, ExpiredError, HoldfastError
 from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage
-from holdfast.edges.cli.outcomes import ExitCode, report, report_failure
-from holdfast.edges.cli.output import Output, Render, write
+from holdfast.edges.cli.output import (
+    ExitCode,
+    Output,
+    Part,
+    Render,
+    error_console,
+    report,
+    report_failure,
+    write,
+    write_parts,
+)
+
+if TYPE_CHECKING:
+    from holdfast.engine import Holdfast, MemoryManager
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.keys.keyring import Keyring
+    from holdfast.privacy.keys.signatures import SigningKeys
+    from holdfast.privacy.store_state import Purpose
+    from holdfast.settings import Settings
 
 #: The modules of each folder of commands, in the order in which help lists them.
 _FOLDERS: Final = {
-    "memory": ("memories", "forget", "sessions", "registry", "users"),
+    "memory": ("memories", "deletion", "sessions", "registry", "users"),
     "governance": ("sweeps", "policies", "domains", "holds", "recycle_bin", "audit", "schedule"),
-    "privacy": ("export", "erase", "certificates", "keys"),
+    "privacy": ("erasure", "keys"),
     "operations": ("services", "backups", "access", "stores", "doctor"),
 }
 _EXAMPLES: Final = "Examples:\n\n"
@@ -33,6 +56,139 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: What Typer raises for wrong arguments, whichever Click it carries; it has no public name of its own.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+
+
+class Call:
+    """What a command was called with, beside its own options. What it opens is closed when it ends."""
+
+    def __init__(self, stack: ExitStack, given: Mapping[str, Any], group: str) -> None:
+        self._stack = stack
+        self._given = given
+        self.group = group
+        """The name of the group that the command belongs to."""
+        self.as_json: bool = given["as_json"]
+        self.tenant: str = given.get("tenant", DEFAULT_TENANT)
+        self.home: Path | None = given.get("home")
+        self.url: str | None = given.get("url")
+        self.is_new_store = bool(given.get("new_store"))
+        """Whether an empty store may take the place of one that was lost."""
+        self.purpose: Purpose = "use"
+        """What the store is opened for; ``--new-store`` goes before it."""
+        self.quiet = self.as_json
+        """Whether warnings are kept off stderr."""
+        self.only_reads = False
+        """Whether no file is left behind where there was no store."""
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """The parts of a scope that were named, by the engine's names for them."""
+        parts = ("user", "agent", "session", "memory")
+        return {f"{part}_id": self._given[part] for part in parts if self._given.get(part) is not None}
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that the options and the environment name."""
+        from holdfast.settings import read_settings  # noqa: PLC0415 - see above
+
+        return read_settings(os.environ, url=self.url, home=self.home)
+
+    @cached_property
+    def engine(self) -> Holdfast:
+        """The engine of the tenant."""
+        from holdfast.engine import Holdfast  # noqa: PLC0415 - see above
+        from holdfast.settings import sqlite_path  # noqa: PLC0415
+
+        self._stack.enter_context(log_on_stderr(None if self.quiet else logging.Formatter("warning: %(message)s")))
+        url = self.settings.url
+        if self.only_reads and url.startswith("sqlite:") and not (path := sqlite_path(url)).exists():
+            for suffix in ("", "-wal", "-shm"):
+                self._stack.callback(Path(f"{path}{suffix}").unlink, missing_ok=True)
+        purpose: Purpose = "new" if self.is_new_store else self.purpose
+        return self._stack.enter_context(Holdfast(self.settings, tenant=self.tenant, purpose=purpose))
+
+    @cached_property
+    def memory(self) -> MemoryManager:
+        """The memory of the user, agent and session that were named."""
+        return self.engine.manager(self._given["user"], self._given["agent"], self._given["session"])
+
+    @cached_property
+    def state(self) -> ObjectStore:
+        """Where keys and certificates lie; the memories are not opened."""
+        from holdfast.storage.objects import open_keeping  # noqa: PLC0415 - see above
+
+        return open_keeping(self.settings)
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        """The keys of the state store."""
+        from holdfast.privacy.keys.keyring import open_keyring  # noqa: PLC0415 - see above
+
+        return open_keyring(self.state, self.settings.master_key, self.settings.master_path())
+
+    @cached_property
+    def signing(self) -> SigningKeys:
+        """The keys that certificates are signed with."""
+        from holdfast.privacy.keys.signatures import SigningKeys  # noqa: PLC0415 - see above
+
+        return SigningKeys(self.state, self.keyring)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the state store has any key. A folder that is missing has none, and is no error here."""
+        return next(self.state.names("keys/"), None) is not None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody would see a progress bar."""
+        return not self.as_json and error_console().is_terminal
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there to answer a question."""
+        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def ask(self, question: str, parts: Iterable[Part], *, otherwise: str) -> None:
+        """Ask whether to go on, after showing what it comes to; refuse where nobody can be asked."""
+        if not self.can_ask:
+            raise ConfirmationNeededError(f"{otherwise}; nothing was changed", needs=("yes",))
+        write_parts(error_console(), parts)
+        typer.confirm(question, err=True, abort=True)
+
+    def explain_wait(self) -> ClockError | None:
+        """Why what is past its time waits in the recycle bin; ``None`` where the store believes the clock."""
+        belief = self.engine.trust.look(self.engine.services.now())
+        words = "its time in the recycle bin is over by this clock alone, so that it waits there"
+        return None if belief.is_whole else ClockError(f"{words}: {belief.explain()}")
+
+    @contextmanager
+    def progress(self, doing: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr up to ``total`` (or without an end), gone afterwards; what is yielded advances it."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        hidden = not self.is_watched or total == 0
+        with Progress(*columns, console=error_console(), transient=True, disable=hidden) as bar:
+            task = bar.add_task(doing, total=total)
+            yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def log_on_stderr(form: logging.Formatter | None, level: int = logging.NOTSET) -> Iterator[None]:
+    """Holdfast's log as lines on stderr, or nowhere. Missed latencies are left out: a command pays for a cold start."""
+    log = logging.getLogger("holdfast")
+    handler = logging.StreamHandler() if form else logging.NullHandler()
+    handler.setFormatter(form)
+    handler.addFilter(lambda entry: not entry.name.startswith("holdfast.latency"))
+    spreads, usual = log.propagate, log.level
+    log.propagate = False
+    log.setLevel(level or usual)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(usual)
+        log.propagate = spreads
 
 
 class _PlainFlags:
@@ -186,19 +342,14 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option
         raise typer.Exit
 
 
-_VERSION: Final = declare("--version", "Show the version and end.", callback=_show_version, is_eager=True)
-
-
 def _root(context: typer.Context, **values: Any) -> None:
     """Memory for AI agents that knows when to let go."""
     context.obj = {name: value for name, value in values.items() if name != "version"}
 
 
-def _version(*, version: Annotated[bool, _VERSION] = False) -> None:
-    """The option that only the application has."""
-
-
-_set_signature(_root, [], _version, everywhere)
+_VERSION: Final = declare("--version", "Show the version and end.", callback=_show_version, is_eager=True)
+_version = Parameter("version", Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, _VERSION])
+_set_signature(_root, [_version], everywhere)
 app.callback(epilog=f'{_EXAMPLES}holdfast demo\n\nholdfast add "Likes tea" --user alice')(_root)
 
 for _folder, _modules in _FOLDERS.items():

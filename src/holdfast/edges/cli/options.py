@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_origin
 import typer
 
 from holdfast.core.domains import DOMAINS
-from holdfast.core.errors import InvalidInputError, quote
+from holdfast.core.errors import InvalidInputError, InvalidMetadataError, quote
 from holdfast.core.records import DURABLE
 
 DEFAULT_AGENT: Final = "cli"
@@ -29,7 +29,14 @@ EVERYWHERE: Final = "Every command"
 _OFFSET: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([hdw])")
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 #: What docstrings of commands mean by the words between ``<`` and ``>``.
-_WORDS: Final = MappingProxyType({"kinds": KINDS, "durable kinds": ", ".join(DURABLE), "domains": " or ".join(DOMAINS)})
+_WORDS: Final = MappingProxyType(
+    {
+        "kinds": KINDS,
+        "durable kinds": ", ".join(DURABLE),
+        "domains": " or ".join(DOMAINS),
+        "jobs": "minutely, episodes, archive, daily, backup, backup_persona or backup_trial",
+    }
+)
 
 
 class Usage(NamedTuple):
@@ -190,6 +197,20 @@ def read_object(text: str, name: str, error: type[InvalidInputError] = InvalidIn
     if not isinstance(value, dict):
         raise error(f'{name} must be a JSON object, such as \'{{"key": "value"}}\', not {quote(value)}')
     return value
+
+
+def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any]:
+    """Metadata from both of its options; a single field wins over the object."""
+    said = {} if text is None else read_object(text, "--metadata", InvalidMetadataError)
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not key or not equals:
+            raise InvalidMetadataError(f"--meta {field!r} is not understood; write it as key=value")
+        try:
+            said[key] = json.loads(value, parse_constant=lambda name: name)
+        except ValueError:
+            said[key] = value
+    return said
 
 
 def read_bytes(file: str) -> bytes:

@@ -1,17 +1,29 @@
-"""What commands print: sentences and tables for people, one JSON document for programs."""
+"""What commands print (sentences and tables for people, one JSON document for programs), and how they end."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable
 from rich.table import Table
 from rich.text import Text
+
+from holdfast.core.errors import (
+    ClockError,
+    ConfirmationNeededError,
+    HeldError,
+    HoldfastError,
+    InvalidInputError,
+    PlanChangedError,
+)
 
 #: How wide plain text is where no terminal says it.
 PIPED_WIDTH: Final = 160
@@ -34,17 +46,15 @@ class Output(NamedTuple):
     """The exit code."""
 
 
-def console() -> Console:
-    """Standard output. Rich leaves out colours for ``NO_COLOR`` and for whatever is not a terminal."""
-    made = Console(highlight=False, markup=False, emoji=False)
-    if not made.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+def console(*, stderr: bool = False) -> Console:
+    """Standard output, or standard error. Rich leaves out colours for ``NO_COLOR`` and what is not a terminal."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not (stderr or made.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
         made.width = PIPED_WIDTH
     return made
 
 
-def error_console() -> Console:
-    """Standard error."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+error_console: Final = partial(console, stderr=True)
 
 
 def write(output: Output, render: Render | None, *, as_json: bool) -> None:
@@ -81,24 +91,14 @@ def printable(text: str, *, lines: bool = False) -> str:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def good(text: str) -> Text:
-    """A line that says that all is well."""
-    return Text(printable(text), style="green")
+def _to_line(style: str, text: str) -> Text:
+    return Text(printable(text), style=style)
 
 
-def warn(text: str) -> Text:
-    """A line that deserves a look."""
-    return Text(printable(text), style="yellow")
-
-
-def bad(text: str) -> Text:
-    """A line that says what is broken."""
-    return Text(printable(text), style="bold red")
-
-
-def dim(text: str) -> Text:
-    """A line that matters less."""
-    return Text(printable(text), style="bright_black")
+good = partial(_to_line, "green")
+warn = partial(_to_line, "yellow")
+bad = partial(_to_line, "bold red")
+dim = partial(_to_line, "bright_black")
 
 
 def bold(text: str | int) -> Text:
@@ -130,7 +130,14 @@ class Rows:
         self._rows = [[_to_text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, target: Console, options: ConsoleOptions) -> Iterator[Table]:
-        made = new_table(target)
+        framed = target.is_terminal
+        made = Table(
+            box=box.ROUNDED if framed else None,
+            border_style="bright_black",
+            header_style="bold",
+            pad_edge=framed,
+            padding=(0, 1) if framed else (0, 2, 0, 0),
+        )
         for number, name in enumerate(self._columns):
             whole = name.endswith("!")
             least = max((row[number].cell_len for row in self._rows), default=0) if whole else None
@@ -141,28 +148,16 @@ class Rows:
         yield made
 
 
-def new_table(target: Console) -> Table:
-    """An empty table in the style of the place where it is printed."""
-    framed = target.is_terminal
-    return Table(
-        box=box.ROUNDED if framed else None,
-        border_style="bright_black",
-        header_style="bold",
-        pad_edge=framed,
-        padding=(0, 1) if framed else (0, 2, 0, 0),
-    )
+def list_of(columns: str, *, empty: str) -> Callable[[Callable[[Any], Sequence[Cell]]], Render]:
+    """Show a list by a function that makes a row of one: as a table, or as a sentence where there is nothing."""
+    return lambda row: lambda found: [Rows(columns, map(row, found))] if found else [empty]
 
 
-def list_of(columns: str, row: Callable[[Any], Sequence[Cell]], *, empty: str) -> Render:
-    """A way to show a list: as a table with a row for each, or a sentence that says that there is nothing."""
-    return lambda found: [Rows(columns, map(row, found))] if found else [empty]
-
-
-def facts(values: Mapping[str, str]) -> Iterator[Text]:
+def facts(**values: str | None) -> Iterator[Text]:
     """Names and values, one line each; what is empty is left out."""
     for name, value in values.items():
         if value:
-            yield Text.assemble((f"{name + ':':<10} ", "bright_black"), printable(value))
+            yield Text.assemble((f"{name.replace('_', ' ') + ':':<10} ", "bright_black"), printable(value))
 
 
 def _to_text(cell: Cell) -> Text:
@@ -189,3 +184,78 @@ def plural(count: int, noun: str) -> str:
 def to_json(value: Any) -> str:
     """Data on one line; nothing, if there is none."""
     return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+# --- how a command ends -----------------------------------------------------------------------------------------------
+
+
+class ExitCode(IntEnum):
+    """What a command tells the shell."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    UNHEALTHY = 3
+    LOOK_FIRST = 4
+    HELD = 5
+    TRY_AGAIN = 75
+    INTERRUPTED = 130
+
+
+MEANINGS: Final = MappingProxyType(
+    {
+        ExitCode.FINE: "All went well (a search that finds nothing included).",
+        ExitCode.FAILED: "Not found, or the operation failed and had no effect.",
+        ExitCode.USAGE: "Wrong input: an argument, an option, a value or a setting.",
+        ExitCode.UNHEALTHY: "`doctor`, a command that verifies, or a `key` command found something wrong.",
+        ExitCode.LOOK_FIRST: "Nothing was changed: look first (at what would go, a new plan, the clock), then confirm.",
+        ExitCode.HELD: "A hold stands; nothing was removed.",
+        ExitCode.TRY_AGAIN: "Failed for now; the same command may succeed later (`EX_TEMPFAIL`).",
+        ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
+    }
+)
+
+#: The first family that an error belongs to decides; one that merely failed, and is retryable, is to be tried again.
+EXIT_CODES: Final = MappingProxyType(
+    {
+        ConfirmationNeededError: ExitCode.LOOK_FIRST,
+        PlanChangedError: ExitCode.LOOK_FIRST,  # retryable in that another plan will do; the same command will not
+        ClockError: ExitCode.LOOK_FIRST,
+        HeldError: ExitCode.HELD,
+        InvalidInputError: ExitCode.USAGE,
+        HoldfastError: ExitCode.FAILED,
+    }
+)
+
+
+def exit_code(error: type[HoldfastError]) -> ExitCode:
+    """The exit code of a command that ends with such an error."""
+    code = next(code for family, code in EXIT_CODES.items() if issubclass(error, family))
+    return ExitCode.TRY_AGAIN if code is ExitCode.FAILED and error.retryable else code
+
+
+def option_of(parameter: str) -> str:
+    """The option that gives a parameter of the library."""
+    return f"--{parameter.removesuffix('_id').replace('_', '-')}"
+
+
+def _noun_of(parameter: str) -> str:
+    """What a wrong parameter is called: ids may be options or arguments of a command."""
+    return f"the {parameter[:-3]}" if parameter.endswith("_id") else option_of(parameter)
+
+
+def report(problem: HoldfastError, *, as_json: bool) -> ExitCode:
+    """Say on stderr what went wrong, in the words of the command line; the exit code for it."""
+    report_failure(
+        problem.code, problem.explain(about=_noun_of, needs=option_of), retryable=problem.retryable, as_json=as_json
+    )
+    return exit_code(type(problem))
+
+
+def report_failure(code: str, message: str, *, retryable: bool, as_json: bool) -> None:
+    """Say on stderr what went wrong, as a sentence or as ``{"error": {code, message, retryable}}``."""
+    if as_json:
+        error: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
+        sys.stderr.write(json.dumps({"error": error}) + "\n")
+    else:
+        error_console().print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, OfUser
-from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, cut, good, list_of, minute, plural, to_json
+from holdfast.edges.cli.output import (
+    Cell,
+    ExitCode,
+    Output,
+    Part,
+    Rows,
+    bad,
+    cut,
+    good,
+    list_of,
+    minute,
+    plural,
+    to_json,
+)
 
 _SHOWN: Final = 100
 
@@ -22,12 +33,13 @@ audit = add_group(
 )
 
 
-def _to_row(entry: Mapping[str, Any]) -> list[Cell]:
+@list_of("at!, action!, by!, id!, why", empty="The audit chain is empty.")
+def _show_entries(entry: Mapping[str, Any]) -> list[Cell]:
     why = str(entry["detail"].get("reason") or to_json(entry["detail"]) or "not given")
     return [minute(entry["at"]), entry["action"], entry["actor"], entry["item"] or "all", cut(why, _SHOWN)]
 
 
-@command(audit, "tail", render=list_of("at!, action!, by!, id!, why", _to_row, empty="The audit chain is empty."))
+@command(audit, "tail", render=_show_entries)
 def tail(call: Call, *, limit: Limit = 20, user: OfUser = None) -> Any:
     """Show the latest entries of the audit chain, the newest last. It names no users.
 

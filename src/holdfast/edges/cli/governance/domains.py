@@ -11,8 +11,7 @@ from rich.text import Text
 
 from holdfast.core.domains import DOMAINS, FIELDS
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import STDIO, Confirm, declare, read_bytes, read_object
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, list_of, minute, plural
 
@@ -22,9 +21,6 @@ domain = add_group(
 
 Name = Annotated[str, declare("DOMAIN", f"The domain: {' or '.join(DOMAINS)}.")]
 Resources = Annotated[str, declare("FILE", "The resources: a JSON list, or one JSON object a line; - for stdin.")]
-_SAMPLE = """\
-file=$(mktemp)
-echo '{"id": 1, "source_type": "context", "created_at": "2024-05-01T08:00Z"}' > $file"""
 
 
 def _show_policies(policies: Mapping[str, Mapping[str, Any]]) -> Iterator[Part]:
@@ -175,16 +171,13 @@ def archive_domain(call: Call, *, name: Name, file: Resources, note: str | None 
     return call.engine.domains.archive(name, resources, None if note is None else {"note": note})
 
 
-def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+@list_of("archive!, made!, resources>, bytes>, note", empty="There are no archives.")
+def _show_archives(one: Mapping[str, Any]) -> list[Cell]:
     made, note = minute(one["created_at"]), one["note"] or "none"
     return [one["archive_id"], made, one["resource_count"], one["total_size_bytes"], note]
 
 
-@command(
-    domain,
-    "archives",
-    render=list_of("archive!, made!, resources>, bytes>, note", _to_row, empty="There are no archives."),
-)
+@command(domain, "archives", render=_show_archives)
 def list_archives(call: Call, *, name: Name) -> Any:
     """List the archives of a domain, the oldest first.
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Quiet, of_scope
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, minute, plural
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from holdfast.core.errors import InvalidRuleError, quote
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Confirm, DryRun, declare, of_memory, of_scope
 from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, plural, warn
 
@@ -25,15 +24,12 @@ DeleteAfter = Annotated[str | None, declare("--delete-after DAYS", "Remove it at
 Keep = Annotated[str | None, declare("--keep DAYS", "Let no rule and no prune remove it before, or forever.")]
 
 
-def _to_row(rule: Mapping[str, Any]) -> list[Cell]:
+@list_of("kind, for, archive after>, delete after>, keep>, version>", empty="There are no rules.")
+def _show_rules(rule: Mapping[str, Any]) -> list[Cell]:
     return [rule["memory_type"], _whose(rule), *_times_of(rule), str(rule["version"] or "default")]
 
 
-@command(
-    policy,
-    "list",
-    render=list_of("kind, for, archive after>, delete after>, keep>, version>", _to_row, empty="There are no rules."),
-)
+@command(policy, "list", render=_show_rules)
 def list_policies(call: Call) -> Any:
     """List every rule in force: the defaults first, then from the widest to the most specific.
 

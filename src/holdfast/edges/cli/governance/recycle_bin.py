@@ -8,8 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, OfUser, of_scope
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, cut, list_of, plural, warn
 
@@ -32,7 +31,8 @@ recycle = add_group(
 )
 
 
-def _to_row(item: Mapping[str, Any]) -> list[Cell]:
+@list_of("id!, kind!, user, what, removed because, days left>", empty="The recycle bin is empty.")
+def _show_bin(item: Mapping[str, Any]) -> list[Cell]:
     left = item["days_left"]
     return [
         _id_of(item),
@@ -57,11 +57,7 @@ def _describe(item: Mapping[str, Any]) -> str:
     return str(item.get("content") or "all of its own")
 
 
-@command(
-    recycle,
-    "list",
-    render=list_of("id!, kind!, user, what, removed because, days left>", _to_row, empty="The recycle bin is empty."),
-)
+@command(recycle, "list", render=_show_bin)
 def list_bin(call: Call, *, user: OfUser = None, limit: Limit = 100) -> Any:
     """List what is in the recycle bin with the days it has left; what leaves first is first.
 

@@ -13,12 +13,21 @@ from typing import Any, Final
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, error_console, minute, plural, printable, warn
+from holdfast.edges.cli.app import Call, add_group, command, log_on_stderr
+from holdfast.edges.cli.output import (
+    Cell,
+    ExitCode,
+    Output,
+    Part,
+    Rows,
+    bad,
+    error_console,
+    minute,
+    plural,
+    printable,
+    warn,
+)
 
-_JOBS: Final = "minutely, episodes, archive, daily, backup, backup_persona or backup_trial"
 #: What a job's result says of a sweep, in words.
 _COUNTS: Final = {"archive": "archived", "recycle": "recycled", "delete": "deleted"}
 
@@ -104,7 +113,7 @@ def set_job(
     """Change when a job runs, or whether; what is not given stays.
 
     Options:
-        JOB  The job: minutely, episodes, archive, daily, backup, backup_persona or backup_trial.
+        JOB  The job: <jobs>.
         --cron CRON  Minute, hour, day, month, weekday, such as '0 3 * * *'; or default.
         --timezone ZONE  The time zone, such as Europe/Berlin; or default.
         --enable  Let it run.
@@ -139,7 +148,7 @@ def run_jobs(call: Call, *, job: str | None = None, once: bool = False) -> Any:
     With --once: what is due now, and end; put that into cron. With a job's name: that job, whether it is due or not.
 
     Options:
-        JOB  Run this one now and end: minutely, episodes, archive, daily, backup, backup_persona or backup_trial.
+        JOB  Run this one now and end: <jobs>.
         --once  Run what is due and end, as from cron.
 
     Examples:
@@ -147,7 +156,7 @@ def run_jobs(call: Call, *, job: str | None = None, once: bool = False) -> Any:
 
         holdfast schedule run episodes
     """
-    call.quiet = job is None  # what fails is told below, without a traceback
+    call.quiet |= job is None  # what fails is told below, without a traceback
     jobs = call.engine.schedule
     if job is not None:
         result = jobs.run(job)
@@ -157,7 +166,7 @@ def run_jobs(call: Call, *, job: str | None = None, once: bool = False) -> Any:
         elsewhere = not done and any(row["running"] for row in jobs.list())
         failed = any(one["error"] is not None for one in done)
         return Output({"ran": done, "elsewhere": elsewhere}, _show_ran, code=ExitCode.FAILED if failed else 0)
-    with _log_on_stderr(), _until_signal() as ended:
+    with log_on_stderr(_Lines(), logging.INFO), _until_signal() as ended:
         if not call.as_json:
             error_console().print("Running jobs when they are due; Ctrl-C ends it.")
         jobs.serve(ended.event)
@@ -186,23 +195,6 @@ def _until_signal() -> Iterator[_Ended]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _log_on_stderr() -> Iterator[None]:
-    """What jobs have to say, each line with its time; a failure without its traceback."""
-    log = logging.getLogger("holdfast")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Lines())
-    handler.addFilter(lambda entry: not entry.name.startswith("holdfast.latency"))
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
 
 
 class _Lines(logging.Formatter):

@@ -9,9 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.options import DryRun, read_moment
+from holdfast.edges.cli.app import Call, app, command
+from holdfast.edges.cli.options import DEFAULT_TENANT, DryRun, read_moment
 from holdfast.edges.cli.output import Cell, Output, Part, Rows, bold, good, indent, minute, plural, warn
 
 if TYPE_CHECKING:
@@ -55,10 +54,11 @@ def _plan(call: Call, at: datetime | str | None, *, confirm: bool) -> dict[str, 
     plan: Plan = call.engine.sweep(dry_run=True, at=at, confirm=confirm)  # type: ignore[assignment]
     # Only the first few decisions are read: a plan may have millions of them.
     samples = [decision_to_dict(decision) for decision in islice(plan.decisions, _SAMPLES)]
-    apply = None
-    if plan.at <= call.engine.services.now():
-        words = ["holdfast", "sweep", "--digest", plan.digest, *(["--confirm"] if confirm else []), *call.place]
-        apply = shlex.join(words)
+    tenant = None if call.tenant == DEFAULT_TENANT else call.tenant
+    named = {"--tenant": tenant, "--home": call.home, "--url": call.url}
+    place = [str(word) for option in named.items() if option[1] is not None for word in option]
+    words = ["holdfast", "sweep", "--digest", plan.digest, *(["--confirm"] if confirm else []), *place]
+    apply = shlex.join(words) if plan.at <= call.engine.services.now() else None
     return {**plan.to_dict(samples=0), "samples": samples, "apply": apply}
 
 

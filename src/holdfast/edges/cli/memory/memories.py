@@ -1,39 +1,54 @@
-"""``holdfast add | list | search | get | update | delete | restore | explain | rehydrate``: the verbs of a memory."""
+"""``holdfast add | list | search | get | update | rehydrate``: memories are added, found, read and changed."""
 
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Final
 
-from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError, InvalidMetadataError
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError
 from holdfast.core.records import DURABLE, MemoryType
-from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.memory.views import show_explanation, show_memory, show_results
+from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import (
-    DEFAULT_AGENT,
     KINDS,
     STDIO,
-    Agent,
     Limit,
     MemoryId,
     Metadata,
     Quiet,
-    Session,
     declare,
     of_memory,
-    of_tenant,
     read_bytes,
+    read_metadata,
     read_object,
 )
-from holdfast.edges.cli.output import Cell, Output, Part, cut, list_of, minute
+from holdfast.edges.cli.output import (
+    Cell,
+    Output,
+    Part,
+    Rows,
+    console,
+    cut,
+    dim,
+    facts,
+    list_of,
+    minute,
+    plural,
+    printable,
+    to_json,
+)
 
 _PAGE: Final = 100
 _SHOWN: Final = 60
-_ADD: Final = 'id=$(holdfast add "Likes tea" --user alice --quiet)'
+_BAR: Final = 5
+#: A result is one line where its id would not fit into a table; so much of the content is shown in any case.
+_LEAST_TABLE, _LEAST_CONTENT = 72, 20
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_HIDDEN: Final = frozenset({"document", "attributes"})
 
 DerivedFrom = Annotated[
     list[str] | None, declare("--derived-from ID", "A memory or message that it was made from; may be repeated.")
@@ -44,8 +59,8 @@ Archived = Annotated[bool, declare("--archived", "Archived memories too.")]
 def _show_added(added: Mapping[str, Any]) -> str:
     parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
     parts += [f"room for {added['quota_remaining']:,} more"] if added["quota_remaining"] is not None else []
-    parts += [f"{added['pruned']:,} old ones recycled"] if "pruned" in added else []
-    parts += [f"{added['dropped']:,} old ones left the window"] if "dropped" in added else []
+    parts += [f"{plural(added['pruned'], 'old memory')} recycled"] if "pruned" in added else []
+    parts += [f"{plural(added['dropped'], 'old message')} left the window"] if "dropped" in added else []
     return f"Remembered {added['memory_id']} ({', '.join(parts)})."
 
 
@@ -85,20 +100,13 @@ def add(
     return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
 
 
-def _to_row(one: Mapping[str, Any]) -> list[Cell]:
-    archived = " (archived)" if one["is_archived"] else ""
-    return [
-        one["memory_id"],
-        one["memory_type"] + archived,
-        minute(one["created_at"]),
-        one["source"],
-        cut(one["content"], _SHOWN),
-    ]
+@list_of("id!, kind!, created!, source, memory", empty="Nothing found.")
+def _show_memories(one: Mapping[str, Any]) -> list[Cell]:
+    kind = one["memory_type"] + (" (archived)" if one["is_archived"] else "")
+    return [one["memory_id"], kind, minute(one["created_at"]), one["source"], cut(one["content"], _SHOWN)]
 
 
-@command(
-    app, "list", of_memory, render=list_of("id!, kind!, created!, source, memory", _to_row, empty="Nothing found.")
-)
+@command(app, "list", of_memory, render=_show_memories)
 def list_memories(
     call: Call,
     *,
@@ -145,6 +153,46 @@ def _read_pages(
         yield from _read_pages(call, kind, page[-1]["memory_id"], options)
 
 
+def _bar(score: float) -> Text:
+    """A score from 0 to 1 as a small bar with its number."""
+    full, part = divmod(round(min(max(score, 0.0), 1.0) * _BAR * 8), 8)
+    drawn = ("█" * full + (_EIGHTHS[part] if part else "")).ljust(_BAR, "·")
+    colour = "green" if score >= 0.5 else "yellow" if score >= 0.2 else "bright_black"
+    return Text.assemble((drawn, colour), f" {score:.2f}")
+
+
+def show_results(results: Sequence[Mapping[str, Any]], target: Console | None = None) -> Iterator[Part]:
+    """What a search found, best first: the content cut to the width, the id in full."""
+    target = target or console()
+    if not results:
+        yield "Nothing found."
+    elif target.is_terminal and target.width >= _LEAST_TABLE:
+        room = max(36, target.width - 34)
+        rows = [(_bar(one["score"]), one["memory_type"], _to_cell(one, room)) for one in results]
+        yield Rows("score!, kind!, memory", rows)
+    else:
+        for one in results:
+            line = Text.assemble(_bar(one["score"]), f"  {one['memory_type']:<10}  {one['memory_id']}  ")
+            yield line + cut(one["content"], max(_LEAST_CONTENT, target.width - line.cell_len))
+            if "explanation" in one:
+                yield Text(f"    {_join_score(one['explanation'])}")
+
+
+def _to_cell(result: Mapping[str, Any], room: int) -> Text:
+    lines = [cut(result["content"], room), dim(result["memory_id"])]
+    if metadata := {name: value for name, value in result["metadata"].items() if name not in _HIDDEN}:
+        lines.append(Text(cut(to_json(metadata), room).plain, style="cyan"))
+    if "explanation" in result:
+        lines.append(Text(_join_score(result["explanation"]), style="magenta"))
+    return Text("\n").join(lines)
+
+
+def _join_score(parts: Mapping[str, float]) -> str:
+    """The parts of a score, in words; what adds nothing is left out."""
+    said = [f"{name} {value:.2f}" for name, value in parts.items() if round(value, 2)]
+    return ", ".join(said) or "nothing speaks for it"
+
+
 @command(app, "search", of_memory, render=show_results)
 def search(
     call: Call,
@@ -177,7 +225,24 @@ def search(
     return call.memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
 
 
-@command(app, "get", of_memory, render=show_memory)
+def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:
+    """One memory with all that is known of it, its content whole."""
+    yield from facts(
+        id=memory["memory_id"],
+        kind=memory["memory_type"] + (" (archived)" if memory["is_archived"] else ""),
+        agent=memory["agent_id"],
+        session=memory["session_id"],
+        created=memory["created_at"],
+        updated=memory["updated_at"] if memory["updated_at"] != memory["created_at"] else None,
+        source=memory["source"],
+        made_from=", ".join(memory["derived_from"]),
+        **{part: to_json(memory.get(part)) for part in ("metadata", "steps", "messages", "tool_calls")},
+    )
+    yield ""
+    yield Text(printable(memory["content"], lines=True))
+
+
+@command(app, "get", of_memory, render=_show_memory)
 def get(call: Call, *, memory_id: MemoryId) -> Any:
     """Show one memory with all that is known of it.
 
@@ -226,73 +291,7 @@ def update(
     return call.memory.update(memory_id, content, said, source=source, derived_from=derived_from)
 
 
-def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
-    if done["operation"] == "recycle":
-        yield f"Recycled {done['memory_id']}; holdfast restore brings it back."
-    else:
-        yield f"Deleted {done['memory_id']} for good."
-    for gone in done.get("deleted_with", ()):
-        yield f"Recycled {gone} with it, which was derived from it."
-    for left in done.get("derived", ()):
-        yield f"{left} was derived from it and is still there."
-    if done.get("derived"):
-        yield "(holdfast delete ID --with-derived takes a memory and all that was derived from it.)"
-
-
-@command(app, "delete", of_memory, render=_show_deleted)
-def delete(call: Call, *, memory_id: MemoryId, with_derived: bool = False) -> Any:
-    """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)
-
-    Options:
-        --with-derived  All that was derived from it goes to the bin, too.
-
-    Examples:
-        id=$(holdfast add "Likes tea" --user alice --quiet)
-        holdfast delete $id --user alice
-
-        id=$(holdfast add "Likes tea" --user alice --quiet)
-        holdfast add "Bring tea" --user alice --derived-from $id
-        holdfast delete $id --user alice --with-derived
-    """
-    return call.memory.delete(memory_id, with_derived=with_derived)
-
-
-def _show_restored(back: Mapping[str, Any]) -> Iterator[Part]:
-    yield f"Restored {back['memory_id']}."
-    for came in back.get("restored_with", ()):
-        yield f"Restored {came} with it, which was derived from it."
-
-
-@command(app, "restore", of_memory, render=_show_restored)
-def restore(call: Call, *, memory_id: MemoryId) -> Any:
-    """Bring a memory back from the recycle bin, exactly as it was.
-
-    Examples:
-        id=$(holdfast add "Likes tea" --user alice --quiet)
-        holdfast delete $id -u alice
-        holdfast restore $id -u alice
-    """
-    return call.memory.restore(memory_id)
-
-
-@command(app, "explain", of_tenant, render=show_explanation)
-def explain(
-    call: Call, *, memory_id: MemoryId, user: str | None = None, agent: Agent = DEFAULT_AGENT, session: Session = None
-) -> Any:
-    """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.
-
-    Whose memory:
-        --user -u USER  Whose it is; needed for a memory that is gone for good.
-
-    Examples:
-        id=$(holdfast add "Likes tea" --user alice --quiet)
-        holdfast explain $id
-    """
-    source = call.engine if user is None else call.engine.manager(user, agent, session)
-    return source.explain(memory_id)
-
-
-@command(app, "rehydrate", of_memory, render=show_memory)
+@command(app, "rehydrate", of_memory, render=_show_memory)
 def rehydrate(call: Call, *, memory_id: MemoryId) -> Any:
     """Bring a memory back from cold storage: whole, in recall again, its age counted from now on.
 
@@ -321,17 +320,3 @@ def _read_text(text: str) -> str:
         return read_bytes(STDIO).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as problem:
         raise InvalidContentError(f"standard input is not UTF-8 text: {problem}") from None
-
-
-def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any]:
-    """Metadata from both of its options; a single field wins over the object."""
-    said = {} if text is None else read_object(text, "--metadata", InvalidMetadataError)
-    for field in fields:
-        key, equals, value = field.partition("=")
-        if not key or not equals:
-            raise InvalidMetadataError(f"--meta {field!r} is not understood; write it as key=value")
-        try:
-            said[key] = json.loads(value, parse_constant=lambda name: name)
-        except ValueError:
-            said[key] = value
-    return said

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
-from holdfast.edges.cli.memory.memories import read_metadata
-from holdfast.edges.cli.options import Metadata, declare
+from holdfast.edges.cli.app import Call, add_group, command
+from holdfast.edges.cli.options import Metadata, declare, read_metadata
 from holdfast.edges.cli.output import Cell, Output, Part, Render, Rows, facts, minute, plural, to_json, warn
 
 if TYPE_CHECKING:
@@ -105,13 +103,11 @@ def _show_list(found: Sequence[Mapping[str, Any]], sort: str) -> Iterator[Part]:
 
 def _show_one(one: Mapping[str, Any]) -> Iterator[Part]:
     return facts(
-        {
-            "id": _name_of(one)[1],
-            "since": one["created_at"],
-            "updated": one["updated_at"] if one["updated_at"] != one["created_at"] else "",
-            "metadata": to_json(one["metadata"]),
-            "does": one["description"],
-        }
+        id=_name_of(one)[1],
+        since=one["created_at"],
+        updated=one["updated_at"] if one["updated_at"] != one["created_at"] else None,
+        metadata=to_json(one["metadata"]),
+        does=one["description"],
     )
 
 

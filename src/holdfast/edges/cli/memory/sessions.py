@@ -7,13 +7,11 @@ from typing import Annotated, Any, Final
 
 from rich.text import Text
 
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import OfAgent, OfUser, declare
 from holdfast.edges.cli.output import Cell, Part, cut, dim, list_of, minute, plural, printable
 
 _SHOWN: Final = 60
-_ADD: Final = 'holdfast add "Where is my order?" -k short_term -u alice -a helpdesk -s s1'
 
 session = add_group(__name__, "session", "List, read and remove conversations.", "holdfast session list alice")
 
@@ -21,7 +19,8 @@ AgentId = Annotated[str, declare("AGENT", "The agent that it was with.")]
 SessionId = Annotated[str, declare("SESSION", "The session's id.")]
 
 
-def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+@list_of("id!, agent, messages>, last active!, about", empty="No sessions.")
+def _show_sessions(one: Mapping[str, Any]) -> list[Cell]:
     return [
         one["session_id"] or "none",
         one["agent_id"],
@@ -31,7 +30,7 @@ def _to_row(one: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-@command(session, "list", render=list_of("id!, agent, messages>, last active!, about", _to_row, empty="No sessions."))
+@command(session, "list", render=_show_sessions)
 def list_sessions(call: Call, *, user: str, agent: OfAgent = None) -> Any:
     """List the sessions of a user, the latest active first.
 

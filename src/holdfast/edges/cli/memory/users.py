@@ -8,25 +8,19 @@ from typing import Any
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import DURABLE, MemoryType
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit
 from holdfast.edges.cli.output import Cell, list_of, minute
 
 user = add_group(__name__, "user", "List the users whose memories are kept.", "holdfast user list")
 
 
-def _user_row(one: Mapping[str, Any]) -> list[Cell]:
+@list_of("user, memories>, sessions>, last active!", empty="No memories are kept of anybody in this tenant.")
+def _show_users(one: Mapping[str, Any]) -> list[Cell]:
     return [one["user_id"], one["memories"], one["sessions"], minute(one["last_active_at"])]
 
 
-@command(
-    user,
-    "list",
-    render=list_of(
-        "user, memories>, sessions>, last active!", _user_row, empty="No memories are kept of anybody in this tenant."
-    ),
-)
+@command(user, "list", render=_show_users)
 def list_users(call: Call, *, limit: Limit = 100, after: str | None = None) -> Any:
     """List the users of a tenant of whom something is kept, by name: how much, and when it was last used.
 
@@ -44,16 +38,13 @@ def list_users(call: Call, *, limit: Limit = 100, after: str | None = None) -> A
 quota = add_group(__name__, "quota", "Show and set how much of each kind a user may hold.", "holdfast quota show alice")
 
 
-def _quota_row(usage: Mapping[str, Any]) -> list[Cell]:
+@list_of("kind, memories>, at most>, bytes>, at most>", empty="There are no quotas.")
+def _show_quotas(usage: Mapping[str, Any]) -> list[Cell]:
     limits = [usage["memories"], _format(usage["max_memories"]), usage["bytes"], _format(usage["max_bytes"])]
     return [usage["memory_type"], *limits]
 
 
-@command(
-    quota,
-    "show",
-    render=list_of("kind, memories>, at most>, bytes>, at most>", _quota_row, empty="There are no quotas."),
-)
+@command(quota, "show", render=_show_quotas)
 def show_quota(call: Call, *, user: str) -> Any:
     """Show what a user holds of each kind, and how much they may.
 

@@ -10,8 +10,7 @@ from rich.text import Text
 from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import ALL
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, declare, of_store, read_moment
 from holdfast.edges.cli.output import Cell, Output, Part, dim, good, list_of, minute, warn
 
@@ -77,20 +76,15 @@ def create_key(
     return Output({**key.as_dict(), "secret": secret}, text=f"{secret}\n" if quiet else None)
 
 
-def _to_row(key: Mapping[str, Any]) -> list[Cell]:
+@list_of(
+    "id!, name, for, rights, state",
+    empty="There are no API keys; make one with: holdfast access create --name NAME --right RIGHT",
+)
+def _show_keys(key: Mapping[str, Any]) -> list[Cell]:
     return [key["key_id"], key["name"], _reach(key), ", ".join(key["rights"]), _describe_state(key)]
 
 
-@command(
-    access,
-    "list",
-    of_store,
-    render=list_of(
-        "id!, name, for, rights, state",
-        _to_row,
-        empty="There are no API keys; make one with: holdfast access create --name NAME --right RIGHT",
-    ),
-)
+@command(access, "list", of_store, render=_show_keys)
 def list_keys(call: Call, *, tenant: OfTenant = None, operator: bool = False, quiet: bool = False) -> Any:
     """List API keys, of a tenant or of all, oldest first; those that were revoked too. Secrets are not known.
 

@@ -9,11 +9,9 @@ from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.core.records import DURABLE, MemoryType
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Yes, declare, of_store, of_tenant
-from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, bad, good, list_of, minute, plural, warn
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, Rows, bad, good, list_of, minute, plural, warn
 
 if TYPE_CHECKING:
     from holdfast.backups.catalog import Backup
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast.engine import Holdfast
 
 _LATEST: Final = "latest"
-_ID: Final = """id=$(holdfast backup list --json | sed -n 's/^    "id": "\\(.*\\)",/\\1/p' | tail -n 1)"""
 
 backup = add_group(
     __name__,
@@ -69,7 +66,11 @@ def create(call: Call, *, kind: list[str] | None = None, full: bool = False, con
     return Output(made.as_dict(), code=ExitCode.UNHEALTHY if made.left_out else 0)
 
 
-def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+@list_of(
+    "backup!, made!, kinds, users>, memories>, size>, new>, kept until!, trial",
+    empty="No backup has been made yet; make one with: holdfast backup create",
+)
+def _show_backups(one: Mapping[str, Any]) -> list[Cell]:
     return [
         one["id"],
         minute(one["created_at"], "unknown"),
@@ -89,16 +90,7 @@ def _describe_trial(one: Mapping[str, Any]) -> Text:
     return warn("not tried yet") if one["good"] is None else good(f"good ({minute(one['tried_at'])})")
 
 
-@command(
-    backup,
-    "list",
-    of_store,
-    render=list_of(
-        "backup!, made!, kinds, users>, memories>, size>, new>, kept until!, trial",
-        _to_row,
-        empty="No backup has been made yet; make one with: holdfast backup create",
-    ),
-)
+@command(backup, "list", of_store, render=_show_backups)
 def list_backups(call: Call) -> Any:
     """List all backups, the oldest first: what each holds, until when it is kept, and what came of its last trial.
 

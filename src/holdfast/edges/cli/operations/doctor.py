@@ -12,17 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from rich.console import Console, ConsoleOptions
+from rich.console import Console
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from holdfast import __version__
-from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import of_store, only_json
-from holdfast.edges.cli.outcomes import ExitCode
 from holdfast.edges.cli.output import (
+    ExitCode,
     Output,
     Part,
     Rows,
@@ -30,7 +28,6 @@ from holdfast.edges.cli.output import (
     bold,
     console,
     good,
-    new_table,
     plural,
     printable,
     write_parts,
@@ -41,27 +38,15 @@ _PAUSE_SECONDS: Final = 1.2
 _MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
 
 
-class Checks:
-    """A table of checks, each detail on its own lines."""
-
-    def __init__(self, checks: Sequence[dict[str, Any]]) -> None:
-        self._checks = checks
-
-    def __rich_console__(self, target: Console, options: ConsoleOptions) -> Iterator[Table]:
-        to_fix = any(check["fix"] for check in self._checks)
-        made = new_table(target)
-        for name in ("", "check", "found", *(["what to do"] if to_fix else [])):
-            made.add_column(name, no_wrap=name == "check")
-        for check in self._checks:
-            mark, colour = _MARKS[check["status"]]
-            cells = [Text(mark, style=colour), Text(check["name"], style="" if check["status"] == "ok" else colour)]
-            cells.append(Text(printable(check["detail"], lines=True)))
-            made.add_row(*cells, *([Text(printable(check["fix"] or "nothing"), style="bold")] if to_fix else []))
-        yield made
-
-
 def _show_checks(checks: Sequence[dict[str, Any]]) -> Iterator[Part]:
-    yield Checks(checks)
+    to_fix = any(check["fix"] for check in checks)
+    rows = []
+    for check in checks:
+        mark, colour = _MARKS[check["status"]]
+        name = Text(check["name"], style="" if check["status"] == "ok" else colour)
+        cells = [Text(mark, style=colour), name, Text(printable(check["detail"], lines=True))]
+        rows.append([*cells, *([bold(check["fix"] or "nothing")] if to_fix else [])])
+    yield Rows(", check!, found" + (", what to do" if to_fix else ""), rows)
     failed, warned = (sum(check["status"] == status for check in checks) for status in ("failed", "warning"))
     look = f"; {warned} to look at." if warned else "."
     if failed:

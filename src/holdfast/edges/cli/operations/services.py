@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from holdfast.core.values import check_id
-from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import declare, of_store
 from holdfast.edges.cli.output import Output, Part, console, error_console, write_json, write_parts
 from holdfast.installation import missing_extra

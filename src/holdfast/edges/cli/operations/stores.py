@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from holdfast.edges.cli.app import app, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import DryRun, of_store
-from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import Output, Part, Rows, bad, bold, good, indent, plural, warn
+from holdfast.edges.cli.output import ExitCode, Output, Part, Rows, bad, bold, good, indent, plural, warn
 
 if TYPE_CHECKING:
     from holdfast.settings import Settings

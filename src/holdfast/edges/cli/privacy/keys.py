@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError, NotFoundError
-from holdfast.edges.cli.app import add_group, command
-from holdfast.edges.cli.call import Call
+from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, of_store, only_json
-from holdfast.edges.cli.outcomes import ExitCode
-from holdfast.edges.cli.output import Cell, Output, Part, bad, good, indent, list_of, minute, plural, warn
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, bad, good, indent, list_of, minute, plural, warn
 
 _OTHERS: Final = {"store": "of the store", "signing": "that signs"}
-_PEOPLE: Final = "holdfast add 'Likes tea' --user alice\nholdfast erase alice --yes"
 
 key = add_group(
     __name__,
@@ -40,11 +37,12 @@ def new_key(_: Call) -> Any:
     return Output({"master_key": made}, text=f"{made}\n")
 
 
-def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+@list_of("id!, for, master key!, made!", empty="There are no keys yet.")
+def _show_keys(one: Mapping[str, Any]) -> list[Cell]:
     return [one["id"], one["purpose"], one["master"] or bad("damaged"), minute(one["made_at"], "unknown")]
 
 
-@command(key, "list", of_store, render=list_of("id!, for, master key!, made!", _to_row, empty="There are no keys yet."))
+@command(key, "list", of_store, render=_show_keys)
 def list_keys(call: Call, *, limit: Limit = 100) -> Any:
     """List the keys of users, each by its pseudonym, and the key that certificates are signed with.
 
