@@ -21,7 +21,7 @@ from holdfast.core.audit import ACTORS, Action
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.cli.app import app, examples_of
 from holdfast.edges.cli.options import EVERYWHERE
-from holdfast.edges.cli.output import (MEANINGS, exit_code)
+from holdfast.edges.cli.output import MEANINGS, exit_code
 from holdfast.edges.mcp.resources import TEMPLATES
 from holdfast.edges.mcp.tools import Defaults, describe_tool
 from holdfast.edges.operations.catalog import GROUPS, TOOLS
