@@ -355,12 +355,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         )
 
     def manager(
-        self,
-        user_id: str,
-        agent_id: str,
-        session_id: str | None = None,
-        *,
-        auto_prune: bool = False,
+        self, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
     ) -> AsyncMemory:
         """The memory of a user as an agent sees it, in a session."""
         return AsyncMemory(self.sync.manager(user_id, agent_id, session_id, auto_prune=auto_prune))

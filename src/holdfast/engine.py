@@ -106,12 +106,7 @@ class Holdfast(TenantServices):
         return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use", author=author)
 
     def manager(
-        self,
-        user_id: str,
-        agent_id: str,
-        session_id: str | None = None,
-        *,
-        auto_prune: bool = False,
+        self, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
     ) -> MemoryManager:
         """The memory of a user as an agent sees it, in a session."""
         return MemoryManager(user_id, agent_id, auto_prune, session_id=session_id, engine=self)

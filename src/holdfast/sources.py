@@ -67,11 +67,7 @@ def _duration(kind: Kind) -> str:
 
 def _policy(kind: Kind) -> Mapping[str, Any]:
     terms, duration = DEFAULTS[kind.name], _duration(kind)
-    said: dict[str, Any] = {
-        "duration": duration,
-        "cleanup": _CLEANUP[duration],
-        "backup": kind.name in DAILY | WEEKLY,
-    }
+    said: dict[str, Any] = {"duration": duration, "cleanup": _CLEANUP[duration], "backup": kind.name in DAILY | WEEKLY}
     if duration != "task":  # an episode is whole until it is archived: then cleanup_old_episodes() would take it
         ends = terms.archive_after if kind.archive is Archive.SUMMARY else terms.delete_after
         said["ttl_seconds"] = None if ends is None else ends // SECOND

@@ -18,7 +18,7 @@ from holdfast import ConflictError, Holdfast, IdempotencyKeyReusedError, Invalid
 from holdfast.access import replies
 from holdfast.access.replies import MAX_REPLY_BYTES, Once, Replies, Reply, fingerprint
 from holdfast.core.errors import NotFoundError, StoreAwayError
-from holdfast.ports.access import Claim
+from holdfast.ports.coordination import Claim
 from homes import Homes, on_sqlite
 
 REQUEST = fingerprint("POST", "/v1/memories", b'{"content": "likes tea"}')

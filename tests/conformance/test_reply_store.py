@@ -13,7 +13,7 @@ from conformance.engines import Engine
 from conformance.samples import NOW
 from holdfast.core.records import TYPES, MemoryType, Scope, Subject
 from holdfast.core.values import is_id
-from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
+from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, OnceRequest, StoredReply
 
 REQUEST_MARK, OTHER = b"r" * 32, b"o" * 32
 MINE, THEIRS = b"m" * 16, b"t" * 16

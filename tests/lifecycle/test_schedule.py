@@ -24,7 +24,7 @@ from holdfast.core.errors import ClosedError, InvalidInputError, LeaseLostError
 from holdfast.core.values import SECOND, moment
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL, SWEEPER, Leadership
 from holdfast.lifecycle.schedule.schedule import JOBS, Job, Runner, Schedule, take_back
-from holdfast.ports.work import Lease
+from holdfast.ports.coordination import Lease
 from holdfast.results import JobResult
 from holdfast.storage.relational.coordination import SqlJobs, SqlLeases, check_lease, new_holder
 from holdfast.storage.relational.database import Database

@@ -15,7 +15,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import ConfirmationNeededError, KeyringError, OtherKeyringError, StoreLostError
-from holdfast.ports.access import Identity
+from holdfast.ports.coordination import Identity
 from holdfast.privacy.keys.master import new_master_text
 from holdfast.privacy.store_state import FOLDER
 from holdfast.storage.sqlite.database import Database

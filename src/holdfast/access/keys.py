@@ -27,7 +27,7 @@ from holdfast.core.audit import Action, Event
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError, quote
 from holdfast.core.records import ALL
 from holdfast.core.values import SECOND, check_id, is_id, iso, moment
-from holdfast.ports.access import KeyStore
+from holdfast.ports.coordination import KeyStore
 
 _log = logging.getLogger("holdfast.access")
 #: How long a key that was read is trusted without reading it again: a key revoked elsewhere lets nobody in after that.

@@ -32,7 +32,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.values import DAY, SECOND
-from holdfast.ports.access import REQUEST, Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
+from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, OnceRequest, ReplyStore, StoredReply
 from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, seal, unseal
 
 #: How long a reply is kept.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.format import STORE_KEY, Manifest
 from holdfast.core.errors import ObjectDamagedError
-from holdfast.ports.access import IdentityStore
+from holdfast.ports.coordination import IdentityStore
 from holdfast.ports.objects import ObjectReader
 from holdfast.privacy.sealed_objects import owner_of
 

@@ -32,8 +32,8 @@ from holdfast.core.errors import (
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, kind_of
 from holdfast.core.values import check_id
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.ports.access import begin_steps
 from holdfast.ports.backups import RowStore
+from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.ledger import KeysAndLedger
 

@@ -50,11 +50,11 @@ from holdfast.core.records import (
 )
 from holdfast.core.values import stored_size, to_json
 from holdfast.installation import upgrade_command
+from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore, Pack, PackStore
 from holdfast.ports.records import RecordStore
 from holdfast.ports.subjects import is_tombstone
-from holdfast.ports.work import Lease
 from holdfast.recall.passages import compact
 from holdfast.recall.summaries import shorten
 

@@ -17,7 +17,7 @@ from holdfast.core.clock import Belief
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, StoreUnavailableError, quote
 from holdfast.core.records import Subject
 from holdfast.core.values import Clock, check_count, iso, moment
-from holdfast.ports.audit import AuditStore
+from holdfast.ports.records import AuditStore
 from holdfast.results import AuditResult, SealResult
 
 _FILE: Final = "audit-checkpoint.json"

@@ -14,8 +14,8 @@ from holdfast.core.errors import HeldError
 from holdfast.core.records import BIN, LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import check_source, describe_duration, iso
 from holdfast.lifecycle.explanation import record_facts
-from holdfast.ports.access import begin_steps
 from holdfast.ports.conversations import History
+from holdfast.ports.coordination import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.rules import DueReader
 from holdfast.ports.stores import Stores

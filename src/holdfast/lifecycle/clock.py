@@ -17,9 +17,9 @@ from holdfast.core.records import State
 from holdfast.core.values import SECOND, describe_duration, iso
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, Waiting, add_up
+from holdfast.ports.coordination import ClockStore
 from holdfast.ports.registry import RegistryReader
 from holdfast.ports.rules import Census, DueStore
-from holdfast.ports.work import ClockStore
 
 #: Someone who would lose more memories than this, and more than that part of all they have, is set aside.
 MANY: Final = 1_000

@@ -25,7 +25,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.values import is_id, iso
-from holdfast.ports.access import begin_steps
+from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 
 _FORMAT: Final = "holdfast-domain-archive"

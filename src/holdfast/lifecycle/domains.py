@@ -47,7 +47,7 @@ from holdfast.core.values import DAY, iso, moment
 from holdfast.lifecycle.domain_archives import DomainArchives, check_note
 from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS
-from holdfast.ports.access import begin_steps
+from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.rules import DueStore, HoldStore, Profile, RuleStore
 

@@ -15,7 +15,7 @@ from holdfast.core.records import AUDIT, MemoryType, Scope, Terms
 from holdfast.core.rules import EVERY, EpisodicRetentionPolicy, Rule, check_ruled, check_terms, days, terms_to_dict
 from holdfast.core.values import check_id, is_id
 from holdfast.lifecycle.previews import Preview, Previews, rule_to_dict
-from holdfast.ports.access import begin_steps, join_rest
+from holdfast.ports.coordination import begin_steps, join_rest
 from holdfast.ports.rules import RuleStore
 from holdfast.results import PolicyResult, RuleResult
 

@@ -15,11 +15,10 @@ from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError,
 from holdfast.core.records import HISTORY, MemoryType, State, Subject
 from holdfast.core.values import check_content, check_id, check_metadata, iso
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
-from holdfast.ports.access import begin_steps, join_rest
 from holdfast.ports.conversations import WindowEnd
+from holdfast.ports.coordination import Lease, begin_steps, join_rest
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import Census
-from holdfast.ports.work import Lease
 from holdfast.results import RegistryMoveResult, RegistryResult
 
 AGENT: Final = "agent"

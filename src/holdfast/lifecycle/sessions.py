@@ -20,8 +20,8 @@ from holdfast.core.errors import (
 from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
 from holdfast.ports.conversations import History, Session, ShortTermStore
+from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
-from holdfast.ports.work import Lease
 from holdfast.recall.summaries import open_summarizer
 from holdfast.results import MessageResult, SessionResult
 

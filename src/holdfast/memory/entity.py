@@ -9,14 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaExceededError,
-    StaleError,
-    quote,
-)
+from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, QuotaExceededError, StaleError, quote
 from holdfast.core.records import Fact, MemoryType, Record, Subject, holds_at, says_already
 from holdfast.core.values import (
     UNSAID,
@@ -105,14 +98,7 @@ class Entity:
         return self._services.now() if when is None else moment(when, what=what)
 
     def relate(
-        self,
-        source: str,
-        relation: str,
-        target: str,
-        *,
-        since: When = None,
-        until: When = None,
-        replace: bool = False,
+        self, source: str, relation: str, target: str, *, since: When = None, until: When = None, replace: bool = False
     ) -> str:
         """State that a relation holds from ``since`` on; the fact's id. Unknown names become entities.
 

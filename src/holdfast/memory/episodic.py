@@ -147,13 +147,7 @@ class Episodic:
         user = None if scope.user_id == ALL else scope.subject
         agent = None if scope.agent_id == ALL else scope.agent_id
         return clear_aged(
-            services.dues,
-            services.records,
-            scope.tenant,
-            _EPISODIC,
-            now=services.now(),
-            subject=user,
-            agent_id=agent,
+            services.dues, services.records, scope.tenant, _EPISODIC, now=services.now(), subject=user, agent_id=agent
         ).moved
 
     def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:

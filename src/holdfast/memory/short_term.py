@@ -15,7 +15,7 @@ from holdfast.core.values import SECOND, check_content, check_count, check_id, c
 from holdfast.lifecycle.sessions import message_to_dict, roll
 from holdfast.memory.explain import short_term_life
 from holdfast.memory.services import Services
-from holdfast.ports.access import begin_steps
+from holdfast.ports.coordination import begin_steps
 from holdfast.results import MessageResult
 
 _KIND = TYPES[MemoryType.SHORT_TERM]

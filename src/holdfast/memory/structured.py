@@ -6,12 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.core.errors import (
-    InvalidContentError,
-    InvalidInputError,
-    SchemaViolationError,
-    quote,
-)
+from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
 from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
 from holdfast.core.records import MemoryType, Record
 from holdfast.core.values import Origin, agent_source, check_count, check_id, check_metadata, dump_json

@@ -18,7 +18,7 @@ from holdfast.core.decisions import excess, prune_count, refuse
 from holdfast.core.errors import StoreAwayError, StoreBusyError
 from holdfast.core.records import TYPES, MemoryType, Message, Scope, Subject, Usage
 from holdfast.core.values import check_content, check_metadata
-from holdfast.ports.access import begin_steps
+from holdfast.ports.coordination import begin_steps
 from holdfast.ports.subjects import MARK_DAYS, ErasureMark
 
 if TYPE_CHECKING:

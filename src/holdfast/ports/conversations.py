@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import Hold
-from holdfast.core.records import Message, Move, Outcome, Scope, State, Subject
-from holdfast.ports.work import Lease
+from holdfast.core.records import Message, Outcome, Scope, State, Subject
+from holdfast.ports.coordination import Lease
+from holdfast.ports.records import Batches
 
 
 class Session(NamedTuple):
@@ -159,12 +160,7 @@ class SessionMover(Protocol):
     """Moves conversations through their states, and erases them."""
 
     def transition_all(
-        self,
-        batches: Sequence[tuple[Subject, Sequence[Move]]],
-        *,
-        now: int,
-        lease: Lease | None = None,
-        rules: int | None = None,
+        self, batches: Batches, *, now: int, lease: Lease | None = None, rules: int | None = None
     ) -> list[list[Outcome]]:
         """Move sessions as ``RecordStore.transition_all`` moves records; ``TAKEN`` if one of the name is active.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.records import Subject
-from holdfast.ports.work import Lease
+from holdfast.ports.coordination import Lease
 
 
 class ObjectReader(Protocol):
@@ -114,15 +114,7 @@ class PackWriter(Protocol):
     """Notes what becomes of cold objects."""
 
     def open(
-        self,
-        subject: Subject,
-        *,
-        name: str,
-        records: int,
-        size: int,
-        digest: bytes,
-        now: int,
-        alias: str | None = None,
+        self, subject: Subject, *, name: str, records: int, size: int, digest: bytes, now: int, alias: str | None = None
     ) -> int:
         """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``.
 

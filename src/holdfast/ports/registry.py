@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import State, Subject
 from holdfast.core.values import iso
-from holdfast.ports.work import Lease
+from holdfast.ports.coordination import Lease
 
 
 class Registered(NamedTuple):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.ports.access import IdentityStore, KeyStore, ReplyStore
-from holdfast.ports.audit import AuditStore
 from holdfast.ports.conversations import History, ShortTermStore
+from holdfast.ports.coordination import ClockStore, IdentityStore, JobStore, KeyStore, LeaseStore, ReplyStore
 from holdfast.ports.feed import RecallFeed
 from holdfast.ports.objects import PackStore
-from holdfast.ports.records import FactStore, ProvenanceStore, RecordStore, SchemaStore
+from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore
 from holdfast.ports.subjects import SubjectReader, SubjectStore
-from holdfast.ports.work import ClockStore, JobStore, LeaseStore
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from holdfast.core.errors import KeyringError, StoreLostError
 from holdfast.core.values import iso, to_json
-from holdfast.ports.access import Identity, IdentityStore
+from holdfast.ports.coordination import Identity, IdentityStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.keyring import Keyring
 

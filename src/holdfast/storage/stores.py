@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
-from holdfast.ports.access import Witness
 from holdfast.ports.conversations import ShortTermStore
+from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies

@@ -19,7 +19,7 @@ from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.rest.errors import failed
 from holdfast.edges.rest.streams import StreamedResponse
-from holdfast.ports.access import REQUEST
+from holdfast.ports.coordination import REQUEST
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.values import SECOND
-from holdfast.ports.work import Lease, LeaseStore
+from holdfast.ports.coordination import Lease, LeaseStore
 
 _log = logging.getLogger("holdfast.leadership")
 #: The lease of whoever sweeps and runs jobs.

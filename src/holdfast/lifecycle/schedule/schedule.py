@@ -20,7 +20,7 @@ from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed,
 from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.ports.work import JobRow, JobStore, Lease
+from holdfast.ports.coordination import JobRow, JobStore, Lease
 from holdfast.results import JobResult
 
 _log = logging.getLogger("holdfast.schedule")

@@ -15,8 +15,8 @@ from holdfast.core.records import BIN, HISTORY, TYPES, Archive, Cause, MemoryTyp
 from holdfast.lifecycle.archive import Archives, Kept
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, add_up
 from holdfast.ports.conversations import History
+from holdfast.ports.coordination import Lease
 from holdfast.ports.records import RecordStore
-from holdfast.ports.work import Lease
 
 _log = logging.getLogger("holdfast.sweep")
 #: A transaction is to take about this long, whatever the machine.

@@ -21,9 +21,9 @@ from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, DueRecords, Ex
 from holdfast.lifecycle.sweeping.exclusions import Exclusions, find_exclusions
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, add_up, plan_digest
 from holdfast.ports.conversations import History, MessageBin
+from holdfast.ports.coordination import Lease
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import BinReader, Census, DueStore, HoldStore
-from holdfast.ports.work import Lease
 
 MESSAGE: Final = "message"
 _SOME: Final = 1_000

@@ -18,8 +18,8 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import Subject
 from holdfast.core.values import check_count, is_id
-from holdfast.ports.audit import AuditStore
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.records import AuditStore
 from holdfast.privacy.certificates.certificate import (
     Account,
     Audited,

@@ -17,7 +17,7 @@ from holdfast.core.audit import Event
 from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
 from holdfast.core.values import SECOND, IdSource, to_json
-from holdfast.ports.access import REQUEST, Claim, ClaimedError, StoredReply
+from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, Transaction
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from holdfast.core.errors import NotFoundError
 from holdfast.core.records import Fact, Scope, Subject, succession
 from holdfast.core.values import to_json
+from holdfast.ports.coordination import Lease
 from holdfast.ports.objects import Pack
-from holdfast.ports.work import Lease
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.records import refuse_removed_agents

@@ -15,8 +15,7 @@ from holdfast.core.clock import Seen, sight
 from holdfast.core.errors import LeaseLostError
 from holdfast.core.records import Subject
 from holdfast.core.values import SECOND, parse_json_object, to_json
-from holdfast.ports.access import Identity
-from holdfast.ports.work import JobRow, Lease
+from holdfast.ports.coordination import Identity, JobRow, Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Database, Transaction
 

@@ -21,7 +21,7 @@ from holdfast.ports.conversations import (
     Summarize,
     Turn,
 )
-from holdfast.ports.work import Lease
+from holdfast.ports.coordination import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction

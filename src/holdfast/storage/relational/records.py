@@ -14,10 +14,10 @@ from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, Stor
 from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import to_json, unpack
+from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
-from holdfast.ports.work import Lease
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import AgainError, Database, Transaction
 from holdfast.storage.relational.moves import (

@@ -13,8 +13,8 @@ from holdfast.core.errors import ConflictError, ExpiredError, HeldError, NotFoun
 from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, State, Subject
 from holdfast.core.values import iso, parse_json_object, to_json
 from holdfast.ports.conversations import SessionWindow, ShortTermStore
+from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
-from holdfast.ports.work import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import Database, Transaction
