@@ -40,6 +40,12 @@ def texts() -> list[str]:
     return [*found, *code, *sentences(200, 1), *questions(200, 2)]
 
 
+def test_a_word_of_the_vocabulary_is_one_token() -> None:
+    words = [word for word in pieces()._ids if word.startswith("▁") and "▁" not in word[1:] and len(word) > 1]
+    assert len(words) > 10_000
+    assert [word for word in words if pieces()._cut_word(word) != [pieces()._ids[word]]] == []
+
+
 def test_ordinary_texts_are_cut_as_the_tokenizer_cuts_them() -> None:
     cleaned = [clean for text in texts() if (clean := clean_text(text, MAX_CHARS))]
     cut = {text: pieces().cut(text) for text in cleaned}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
@@ -59,9 +59,11 @@ class SessionLinks:
             links.extend(np.full(len(names), NONE))
         self._likeness.extend(np.zeros(len(names), np.float32))
         added: defaultdict[str, list[int]] = defaultdict(list)
-        for slot, name in enumerate(names, start):
+        for name, run in groupby(names):
+            end = start + len(list(run))
             if name is not None:
-                added[name].append(slot)
+                added[name] += range(start, end)
+            start = end
         self._relink({name: self._insert(name, slots) for name, slots in added.items()})
 
     def remove(self, slots: Iterable[int]) -> None:

@@ -204,7 +204,8 @@ class Pieces:
         for word in text.split(" "):
             if len(word) > _LONGEST:
                 return None
-            ids += self._cut_word(_SPACE + word)
+            known = self._ids.get(_SPACE + word)  # a word that is in the vocabulary is one token
+            ids += self._cut_word(_SPACE + word) if known is None else [known]
         return ids
 
     def _cut_word(self, word: str) -> list[int]:
