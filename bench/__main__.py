@@ -42,11 +42,7 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
-    parser.add_argument(
-        "--only",
-        choices=_PARTS,
-        help="measure one; the page keeps the others",
-    )
+    parser.add_argument("--only", choices=_PARTS, help="measure one; the page keeps the others")
     parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
     options = parser.parse_args()
     if options.check:

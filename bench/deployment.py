@@ -157,8 +157,7 @@ def _short_term(url: str, home: Path, short: str) -> list[Figure]:
         memory = holdfast.manager("chatty", "agent", "session")
         messages, now = list(itertools.islice(_messages(holdfast), ROUNDS + AT_A_TIME)), holdfast.services.now()
         raw, part = timed_together(
-            lambda _: client.ping(),
-            lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=now, most=100),
+            lambda _: client.ping(), lambda n: store.append(scope, [messages[n]], ttl=3_600_000_000, now=now, most=100)
         )
         whole = timed(lambda n: memory.short_term.add_message("user", f"message {n} of a conversation"))
     return [

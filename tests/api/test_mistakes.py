@@ -27,12 +27,7 @@ WRONG: dict[str, tuple[str, str, Any, list[str]]] = {
         {"colour": SECRET},
         ["body.colour is not known; known are: kinds, full, confirm"],
     ),
-    "alternatives": (
-        "POST",
-        "/v1/memories",
-        {**WHO, "content": 5},
-        ["body.content must be a text or an object"],
-    ),
+    "alternatives": ("POST", "/v1/memories", {**WHO, "content": 5}, ["body.content must be a text or an object"]),
     "an alternative with a bound": (
         "PUT",
         "/v1/policies/episodic",

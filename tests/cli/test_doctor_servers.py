@@ -35,15 +35,7 @@ from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
 from storage.wire import own_client, two_nodes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
-OF_POSTGRES = [
-    "store",
-    "writable",
-    "server_clock",
-    "durability",
-    "connections",
-    "transactions",
-    "autovacuum",
-]
+OF_POSTGRES = ["store", "writable", "server_clock", "durability", "connections", "transactions", "autovacuum"]
 OF_POSTGRES += ["schema", "foreign_tables", "privileges", "distribution", "clock", "schedule", "overdue", "audit"]
 OWNER = {"user": "holdfast_owner", "password": "choose-one"}
 WRONG = {"password": "not-the-password"}

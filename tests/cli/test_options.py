@@ -213,9 +213,7 @@ def test_users_are_listed_by_tenant(shell: Shell) -> None:
 # --- a clock that is ahead, a store that was lost ---------------------------------------------------------------------
 
 
-def test_under_a_clock_that_is_ahead_the_bin_is_not_empty_and_what_is_in_it_waits(
-    shell: Shell,
-) -> None:
+def test_under_a_clock_that_is_ahead_the_bin_is_not_empty_and_what_is_in_it_waits(shell: Shell) -> None:
     with Holdfast.open(home=shell.home, clock=FakeClock(datetime.now(UTC) - timedelta(days=400))) as engine:
         memory = engine.manager("alice", "cli")
         memory_id = memory.add("Likes tea")["memory_id"]

@@ -38,12 +38,7 @@ def old(home: Path) -> dict[str, str]:
     return {"cold": cold, "past": past, "recent": recent, "gone": gone}
 
 
-DUE = {
-    ("episodic", "archive"): 1,
-    ("episodic", "recycle"): 1,
-    ("long_term", "archive"): 1,
-    ("long_term", "delete"): 1,
-}
+DUE = {("episodic", "archive"): 1, ("episodic", "recycle"): 1, ("long_term", "archive"): 1, ("long_term", "delete"): 1}
 
 
 def test_a_dry_run_says_what_is_due_and_why_and_changes_nothing(shell: Shell, old: dict[str, str]) -> None:

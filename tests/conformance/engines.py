@@ -47,7 +47,4 @@ def _postgres(folder: Path) -> Iterator[Engine]:
 
 
 #: Name: opens the engine on what is kept in a folder (or is named after it). Opened twice, both see the same data.
-ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
-    "sqlite": _sqlite,
-    "postgres": _postgres,
-}
+ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {"sqlite": _sqlite, "postgres": _postgres}

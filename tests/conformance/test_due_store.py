@@ -542,10 +542,7 @@ def test_a_standing_says_whether_part_of_it_lies_elsewhere(engine: Engine, me: P
     cold, warm = add(engine, me, "cold", "warm")
     number = engine.packs.open(me.subject, name=new_id(), records=1, size=9, digest=b"d", now=NOW)
     kept = engine.records.entries(me.subject, [cold.id])[cold.id].encoding
-    steps = [
-        move(cold, State.ARCHIVED, keeping=Keeping("c", None, {}, kept, number)),
-        move(warm, State.ARCHIVED),
-    ]
+    steps = [move(cold, State.ARCHIVED, keeping=Keeping("c", None, {}, kept, number)), move(warm, State.ARCHIVED)]
     engine.records.transition(me.subject, steps, now=NOW)
     profile = profile_of(engine, me, "long_term")
     found = {item.id: item.elsewhere for item in all_due(engine, profile, State.ARCHIVED, ALWAYS)}

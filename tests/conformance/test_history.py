@@ -420,11 +420,7 @@ def test_a_message_that_came_meanwhile_makes_a_move_stale(history: History, me: 
     assert move(history, read._replace(subject=me.other("nobody").subject), State.RECYCLED) is Outcome.STALE
 
 
-_PATHS = {
-    State.ACTIVE: [],
-    State.RECYCLED: [State.RECYCLED],
-    State.DELETING: [State.RECYCLED, State.DELETING],
-}
+_PATHS = {State.ACTIVE: [], State.RECYCLED: [State.RECYCLED], State.DELETING: [State.RECYCLED, State.DELETING]}
 _LEGAL = {
     (State.ACTIVE, State.RECYCLED),
     (State.ACTIVE, State.DELETING),

@@ -451,12 +451,7 @@ def test_users_are_compared_whole(records: RecordStore, me: Person, user_id: str
 def test_replacing_writes_a_new_version(records: RecordStore, me: Person) -> None:
     (record,) = add(records, me, "User enjoys skiing")
     new = changed(
-        record,
-        content="User loves skiing",
-        metadata={"sure": True},
-        body={"steps": []},
-        name="ski",
-        updated_at=NOW + 5,
+        record, content="User loves skiing", metadata={"sure": True}, body={"steps": []}, name="ski", updated_at=NOW + 5
     )
 
     assert records.replace(new) is True

@@ -285,9 +285,6 @@ def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) ->
     run_state_machine_as_test(
         lambda: Machine(engine, kind),  # type: ignore[arg-type]  # a factory will do, its documentation says
         settings=settings(
-            max_examples=times(40),
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
+            max_examples=times(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

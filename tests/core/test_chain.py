@@ -129,10 +129,7 @@ def test_events_that_differ_in_more_or_are_not_in_a_row_have_entries_of_their_ow
         one._replace(detail=other, item="m2"),
         one._replace(item=None),
     ):
-        assert list(drafts([one, second])) == [
-            Draft(one, ["m1"]),
-            Draft(second, [] if second.item is None else ["m2"]),
-        ]
+        assert list(drafts([one, second])) == [Draft(one, ["m1"]), Draft(second, [] if second.item is None else ["m2"])]
     between = [one, Event(5, Action.REFUSED, "m2", other), one._replace(item="m3")]
     assert [draft.items for draft in drafts(between)] == [["m1"], ["m2"], ["m3"]]
     assert [draft.items for draft in drafts([one._replace(item=None)] * 2)] == [[], []]

@@ -30,10 +30,7 @@ def test_a_store_that_moves_to_a_server_goes_by_the_same_policy(home: Path, cloc
         rules = holdfast.policies.list()
     url = postgres_server().new_database()
     settings = settings_of(home)
-    with (
-        closing(open_source(settings.url, settings)) as source,
-        closing(open_target(url, settings)) as target,
-    ):
+    with closing(open_source(settings.url, settings)) as source, closing(open_target(url, settings)) as target:
         transfer(source, target, lambda _what, _total: nullcontext(lambda _count: None))
     with Holdfast.open(url, home=home, clock=clock) as holdfast:
         assert holdfast.policies.list() == rules

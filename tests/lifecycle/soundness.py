@@ -54,8 +54,7 @@ def check_cold(holdfast: Holdfast) -> None:
     assert objects_of(holdfast) == packs_of(holdfast)
     assert raw.rows(holdfast, "SELECT name, state FROM packs WHERE state != 'kept'") == []
     short = raw.rows(
-        holdfast,
-        "SELECT name FROM packs WHERE records != (SELECT count(*) FROM records WHERE pack = packs.no)",
+        holdfast, "SELECT name FROM packs WHERE records != (SELECT count(*) FROM records WHERE pack = packs.no)"
     )
     assert short == [], "an object holds more, or less, than the records that lie in it"
     lost = raw.rows(holdfast, "SELECT id FROM records WHERE pack IS NOT NULL AND pack NOT IN (SELECT no FROM packs)")

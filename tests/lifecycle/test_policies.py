@@ -288,10 +288,7 @@ def test_several_rules_take_effect_in_one_instant(holdfast: Holdfast, clock: Fak
     with pytest.raises(NotFoundError):
         holdfast.manager("bob", "guide").get(other)
     entries = [entry for entry in holdfast.audit.tail(10) if entry["action"] == "rule.changed"]
-    assert {(entry["detail"]["level"], entry["actor"]) for entry in entries} == {
-        ("tenant", "dpo"),
-        ("user", "dpo"),
-    }
+    assert {(entry["detail"]["level"], entry["actor"]) for entry in entries} == {("tenant", "dpo"), ("user", "dpo")}
     assert len({entry["at"] for entry in entries}) == 1
     check_sound(holdfast)
 

@@ -232,11 +232,7 @@ def test_an_update_without_anything_to_change_is_refused(memory: MemoryManager) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"memory_types": []},
-        {"memory_types": {"long_term"}},
-        {"memory_types": ["long_term"], "memory_type": "persona"},
-    ],
+    [{"memory_types": []}, {"memory_types": {"long_term"}}, {"memory_types": ["long_term"], "memory_type": "persona"}],
     ids=str,
 )
 def test_kinds_that_are_no_list_of_kinds_are_refused(memory: MemoryManager, arguments: Any) -> None:

@@ -134,10 +134,7 @@ def test_machines_that_name_one_state_and_master_key_share_a_store(
     other = another_machine(home)
     for one in (home, other):
         configure(
-            one,
-            state_url=(tmp_path / "shared").as_uri(),
-            archive_url=(tmp_path / "cold").as_uri(),
-            master_key=MASTER,
+            one, state_url=(tmp_path / "shared").as_uri(), archive_url=(tmp_path / "cold").as_uri(), master_key=MASTER
         )
     with Holdfast.open(home=home, clock=clock) as first, Holdfast.open(home=other, clock=clock) as second:
         cold = archive(first, clock)

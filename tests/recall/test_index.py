@@ -213,18 +213,14 @@ def test_a_record_counts_as_archived_from_its_moment_on_and_starves_none() -> No
 
 
 def test_a_filter_is_applied_before_the_best_are_chosen() -> None:
-    scope = index_of(
-        [row(number, "ski holiday", metadata=json.dumps({"year": 2000 + number})) for number in range(30)],
-    )
+    scope = index_of([row(number, "ski holiday", metadata=json.dumps({"year": 2000 + number})) for number in range(30)])
     hits = ask(scope, "ski holiday", 3, where=parse({"year": {"lt": 2005}}))
     assert numbers(hits) == [4, 3, 2]
     assert ask(scope, "ski holiday", 3, where=parse({"year": 1999})) == []
 
 
 def test_a_record_that_is_not_embedded_yet_is_found_by_its_words() -> None:
-    scope = index_of(
-        [row(0, "the wifi password is heliotrope", embedded=False), row(1, "a boat trip on the lake")],
-    )
+    scope = index_of([row(0, "the wifi password is heliotrope", embedded=False), row(1, "a boat trip on the lake")])
     hit = ask(scope, "wifi password", explain=True)[0]
     assert numbers([hit]) == [0]
     assert hit.parts["vector"] == 0

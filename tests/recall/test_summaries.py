@@ -239,10 +239,7 @@ WORDS = st.tuples(st.text("abcIOéц", min_size=1, max_size=12), st.sampled_from
 
 
 @settings(max_examples=times(100), deadline=None)
-@given(
-    st.lists(st.lists(WORDS, max_size=60).map(" ".join), max_size=6),
-    st.integers(20, 300),
-)
+@given(st.lists(st.lists(WORDS, max_size=60).map(" ".join), max_size=6), st.integers(20, 300))
 def test_a_summary_has_only_whole_words_of_the_texts(texts: list[str], max_chars: int) -> None:
     assume("Also" not in " ".join(texts))
     words = {word for text in texts for word in text.split()}

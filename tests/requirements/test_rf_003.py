@@ -158,11 +158,7 @@ class Ticks:
     ("kind", "target"), [("working", 1), ("short_term", 10), ("long_term", 100), ("persona", 100), ("entity", 100)]
 )
 def test_rf_003_an_add_that_takes_longer_than_its_target_is_a_warning(
-    memory: MemoryManager,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    target: int,
+    memory: MemoryManager, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, target: int
 ) -> None:
     monkeypatch.setattr(services, "time", Ticks(target))
     assert memory.add("just in time", kind)["latency_ms"] == pytest.approx(target)

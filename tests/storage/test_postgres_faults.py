@@ -167,8 +167,7 @@ def held(holdfast: Holdfast, clock: FakeClock) -> None:
 OPERATIONS = {
     "add": Operation(lambda holdfast, _: memory(holdfast).add("likes trains", "long_term")),
     "add with a prune": Operation(
-        lambda holdfast, _: memory(holdfast).add_with_auto_prune("likes trains", "long_term"),
-        full,
+        lambda holdfast, _: memory(holdfast).add_with_auto_prune("likes trains", "long_term"), full
     ),
     "add_many": Operation(
         lambda holdfast, _: memory(holdfast).add_many([f"memory {n}" for n in range(4)], "long_term")
@@ -195,19 +194,12 @@ OPERATIONS = {
     "add of an entity": Operation(
         lambda holdfast, _: memory(holdfast).add("Rome is a city", "entity", {"name": "Rome"})
     ),
-    "structured": Operation(
-        lambda holdfast, _: memory(holdfast).structured.put("trips", {"city": "Rome"}, key="rome"),
-    ),
+    "structured": Operation(lambda holdfast, _: memory(holdfast).structured.put("trips", {"city": "Rome"}, key="rome")),
     "sweep": Operation(lambda holdfast, _: holdfast.sweep(confirm=True), due, whole=False),
-    "purge": Operation(
-        lambda holdfast, _: holdfast.sweep(confirm=True),
-        due_purge,
-        whole=False,
-    ),
+    "purge": Operation(lambda holdfast, _: holdfast.sweep(confirm=True), due_purge, whole=False),
     "hold": Operation(lambda holdfast, _: holdfast.holds.add(user_id="ann", reason="a case", author="law"), remember),
     "release of a hold": Operation(
-        lambda holdfast, _: [holdfast.holds.release(hold.id, author="law") for hold in holdfast.holds.list()],
-        held,
+        lambda holdfast, _: [holdfast.holds.release(hold.id, author="law") for hold in holdfast.holds.list()], held
     ),
     "rule": Operation(
         lambda holdfast, _: holdfast.policies.set("long_term", agent_id="guide", delete_after_days=25, confirm=True),
@@ -215,11 +207,7 @@ OPERATIONS = {
         whole=False,
     ),
     "removal of an agent": Operation(lambda holdfast, _: holdfast.agents.remove("guide"), with_agent, whole=False),
-    "return of an agent": Operation(
-        lambda holdfast, _: holdfast.agents.restore("guide"),
-        without_agent,
-        whole=False,
-    ),
+    "return of an agent": Operation(lambda holdfast, _: holdfast.agents.restore("guide"), without_agent, whole=False),
     "quota": Operation(lambda holdfast, _: holdfast.quotas.set("long_term", max_memories=7, user_id="ann")),
     "seal": Operation(lambda holdfast, _: holdfast.audit.seal(), forget_one),
 }

@@ -362,10 +362,7 @@ def test_a_migration_keeps_what_is_there(path: Path, filled: Record, next_steps:
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, filled: Record, next_steps: list[str]) -> None:
     before = digest(path)
-    next_steps += [
-        "CREATE TABLE tools (id TEXT)",
-        "DELETE FROM records; UPDATE records SET no_such_column = 1",
-    ]
+    next_steps += ["CREATE TABLE tools (id TEXT)", "DELETE FROM records; UPDATE records SET no_such_column = 1"]
 
     with pytest.raises(StorageError, match=f"{path} failed: .*no_such_column"):
         Database(path)

@@ -77,8 +77,7 @@ def someone_elses_database_with_a_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [text_file, short_file, random_bytes, picture, someone_elses_database, someone_elses_database_with_a_log],
+    "make", [text_file, short_file, random_bytes, picture, someone_elses_database, someone_elses_database_with_a_log]
 )
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(path: Path, make: Callable[[Path], None]) -> None:
     path.parent.mkdir()

@@ -228,8 +228,7 @@ class Backups:
                 )
             if not confirm:
                 raise ConfirmationNeededError(
-                    f"backup {backup_id}, {about}, would be removed for good; nothing was removed",
-                    needs=("confirm",),
+                    f"backup {backup_id}, {about}, would be removed for good; nothing was removed", needs=("confirm",)
                 )
             return remove(catalog, backup_id)
 

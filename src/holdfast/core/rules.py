@@ -194,12 +194,7 @@ class Rule:
         return self.kind == kind or (self.kind == EVERY and kind in _EVERY)
 
     def selects(
-        self,
-        user_id: str,
-        agent_id: str,
-        session_id: str | None,
-        memory_id: str | None,
-        labels: Labels | None = None,
+        self, user_id: str, agent_id: str, session_id: str | None, memory_id: str | None, labels: Labels | None = None
     ) -> bool:
         """Whether something of this scope, with these labels, is the rule's."""
         if self.selection is not None and (labels is None or not self.selection.selects(session_id, labels)):

@@ -217,12 +217,7 @@ def render_settings() -> str:
         )
         for setting in SETTINGS
     ]
-    parts = [
-        "# Settings",
-        _MADE,
-        _SETTINGS,
-        _table(("Environment", "In holdfast.toml", "Default", "Meaning"), rows),
-    ]
+    parts = ["# Settings", _MADE, _SETTINGS, _table(("Environment", "In holdfast.toml", "Default", "Meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -238,12 +233,7 @@ def render_errors() -> str:
         )
         for depth, error in _family(HoldfastError, 0)
     ]
-    parts = [
-        "# Errors",
-        _MADE,
-        _ERRORS,
-        _table(("Code", "Class", "Retryable", "Exit code", "Meaning"), rows),
-    ]
+    parts = ["# Errors", _MADE, _ERRORS, _table(("Code", "Class", "Retryable", "Exit code", "Meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -130,13 +130,7 @@ class Archives:
         return kept
 
     def _pack(
-        self,
-        owner: Owner,
-        found: Sequence[tuple[Decision, Entry]],
-        *,
-        now: int,
-        lease: Lease | None,
-        rules: int | None,
+        self, owner: Owner, found: Sequence[tuple[Decision, Entry]], *, now: int, lease: Lease | None, rules: int | None
     ) -> dict[str, Kept]:
         done: dict[str, Kept] = {}
         items = [_packed(entry) for _, entry in found]
@@ -205,13 +199,7 @@ class Archives:
         return self.summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
     def _carry_out(
-        self,
-        subject: Subject,
-        todo: Sequence[tuple[Move, Entry]],
-        *,
-        now: int,
-        lease: Lease | None,
-        rules: int | None,
+        self, subject: Subject, todo: Sequence[tuple[Move, Entry]], *, now: int, lease: Lease | None, rules: int | None
     ) -> dict[str, Kept]:
         """Carry out moves, each of a record as it was read."""
         done: dict[str, Kept] = {}

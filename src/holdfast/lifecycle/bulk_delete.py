@@ -43,14 +43,7 @@ def counted(cleared: Cleared, user_id: str) -> int:
 
 
 def clear(
-    records: RecordStore,
-    subject: Subject,
-    kind: MemoryType,
-    *,
-    reason: str,
-    cause: Cause,
-    now: int,
-    whose: str,
+    records: RecordStore, subject: Subject, kind: MemoryType, *, reason: str, cause: Cause, now: int, whose: str
 ) -> Cleared:
     """Move a subject's live records of a kind into the recycle bin; a hold keeps what it covers. The log knows the
     subject as ``whose``.

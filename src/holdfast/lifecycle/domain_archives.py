@@ -41,11 +41,7 @@ class DomainArchives:
     """The archives of one tenant's domains."""
 
     def __init__(
-        self,
-        objects: Callable[[], ObjectStore],
-        tenant: str,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
+        self, objects: Callable[[], ObjectStore], tenant: str, now: Callable[[], int], new_id: Callable[[int], str]
     ) -> None:
         self._objects = objects
         self._tenant = tenant

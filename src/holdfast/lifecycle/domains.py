@@ -351,8 +351,7 @@ class Domains:
         preview = self._rules.preview(wanted_by(policy))
         if preview.shortens:
             raise ConfirmationNeededError(
-                f"the policy shortens retention: {preview.describe()}; nothing was changed",
-                needs=("confirm",),
+                f"the policy shortens retention: {preview.describe()}; nothing was changed", needs=("confirm",)
             )
 
     def get(self, domain: str) -> dict[str, Any]:

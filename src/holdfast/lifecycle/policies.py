@@ -282,12 +282,7 @@ class Policies:
         begin_steps()
         with acting_as(check_author(author)):
             (settled,) = self._take_effect(self.rules.propose([rule], now=self.now()), progress)
-        return {
-            **rule_to_dict(settled),
-            "newly_due": preview.newly_due,
-            "bytes": preview.bytes,
-            "held": preview.held,
-        }
+        return {**rule_to_dict(settled), "newly_due": preview.newly_due, "bytes": preview.bytes, "held": preview.held}
 
     def _take_effect(self, rules: Sequence[Rule], progress: Progress) -> Sequence[Rule]:
         """Let every record know the rules that were proposed for it, then settle them in one instant."""

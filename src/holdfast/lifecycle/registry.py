@@ -46,13 +46,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        store: RegistryStore,
-        short_term: WindowEnd,
-        *,
-        tenant: str,
-        now: Callable[[], int],
-        batch: int = 500,
+        self, store: RegistryStore, short_term: WindowEnd, *, tenant: str, now: Callable[[], int], batch: int = 500
     ) -> None:
         self._store = store
         self._short_term = short_term

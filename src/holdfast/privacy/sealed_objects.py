@@ -6,12 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from holdfast.core.errors import (
-    KeyMissingError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    OtherKeyringError,
-)
+from holdfast.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, OtherKeyringError
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
 from holdfast.privacy.keys.keyring import Keyring, explain_abandoned, explain_other_keyring

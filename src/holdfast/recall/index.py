@@ -331,11 +331,7 @@ class ScopeIndex:
         return [(slot, step * _GRAIN) for step, _, slot in ranked]
 
     def _best_passage(
-        self,
-        slot: int,
-        closeness: Floats | None,
-        query_terms: npt.NDArray[np.uint32],
-        weights: npt.NDArray[np.float64],
+        self, slot: int, closeness: Floats | None, query_terms: npt.NDArray[np.uint32], weights: npt.NDArray[np.float64]
     ) -> tuple[int, float]:
         """Which passage of a record matches best, and the cosine of the closest one."""
         part = self._passages(slot)

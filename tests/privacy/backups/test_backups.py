@@ -17,16 +17,7 @@ from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
 from holdfast.storage.catalog import TABLES
 from homes import ENGINES, Homes
-from privacy.backups.stores import (
-    check_all,
-    digests,
-    docs,
-    lose_machine,
-    objects,
-    read_digests,
-    rows_of,
-    said,
-)
+from privacy.backups.stores import check_all, digests, docs, lose_machine, objects, read_digests, rows_of, said
 from storage.full_store import LONG
 
 # --- what is in it ----------------------------------------------------------------------------------------------------

@@ -127,9 +127,7 @@ def list_sessions(holdfast: Holdfast, asked: ListSessions) -> Any:
     """List the sessions of a user, those begun last first."""
     found = holdfast.sessions.list(asked.user_id, asked.agent_id)
     return asked.page_of_all(
-        found,
-        lambda one: f"{one['created_at']}\x1f{one['agent_id']}\x1f{one['session_id'] or ''}",
-        descending=True,
+        found, lambda one: f"{one['created_at']}\x1f{one['agent_id']}\x1f{one['session_id'] or ''}", descending=True
     )
 
 

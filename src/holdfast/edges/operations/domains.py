@@ -179,12 +179,7 @@ class WholeArchive(Answer):
 
 
 @domains.add(
-    "PATCH /domains/{domain}",
-    Right.GOVERN,
-    Reach.TENANT,
-    ConfiguredDomain,
-    tool="retention_configure",
-    errors=(428,),
+    "PATCH /domains/{domain}", Right.GOVERN, Reach.TENANT, ConfiguredDomain, tool="retention_configure", errors=(428,)
 )
 def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     """Change some fields of a domain's policy; the others, and the other domain, stay as they are.
@@ -217,12 +212,7 @@ def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
 
 
 @domains.add(
-    "POST /domains/{domain}/archives",
-    Right.WRITE,
-    Reach.TENANT,
-    WrittenArchive,
-    tool="retention_archive",
-    status=201,
+    "POST /domains/{domain}/archives", Right.WRITE, Reach.TENANT, WrittenArchive, tool="retention_archive", status=201
 )
 def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     """Write resources to cold storage with a manifest of checksums, and read them back.

@@ -169,11 +169,7 @@ def restore_backup(holdfast: Holdfast, asked: RestoreBackup, progress: Progress)
     if not asked.confirm:
         _check_unused(holdfast, asked)
     restored = holdfast.backups.restore(
-        asked.backup_id,
-        user_id=asked.user_id,
-        memory_id=asked.memory_id,
-        overwrite=asked.overwrite,
-        progress=progress,
+        asked.backup_id, user_id=asked.user_id, memory_id=asked.memory_id, overwrite=asked.overwrite, progress=progress
     )
     return restored.as_dict()
 

@@ -42,8 +42,7 @@ _FILTERS: Final = (
     "'2026-01-01'}}."
 )
 Source = Annotated[
-    Id | None,
-    Field(description="Who or what it comes from, such as `import:crm-2026-05`; this agent, if not given."),
+    Id | None, Field(description="Who or what it comes from, such as `import:crm-2026-05`; this agent, if not given.")
 ]
 DerivedFrom = Annotated[
     list[str] | None,
@@ -265,12 +264,7 @@ def update_memory(memory: MemoryManager, asked: MemoryChange) -> Any:
 
 
 @memories.add(
-    "DELETE /memories/{memory_id}",
-    Right.WRITE,
-    Reach.MEMORY,
-    DeleteResult,
-    tool="memory_delete",
-    errors=(404, 423),
+    "DELETE /memories/{memory_id}", Right.WRITE, Reach.MEMORY, DeleteResult, tool="memory_delete", errors=(404, 423)
 )
 def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
     """Send a memory to the recycle bin for 15 days, out of recall at once.
@@ -307,12 +301,7 @@ def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> Any:
 
 
 @memories.add(
-    "GET /memories/{memory_id}/explain",
-    Right.READ,
-    Reach.MEMORY,
-    ExplainResult,
-    tool="memory_explain",
-    errors=(404,),
+    "GET /memories/{memory_id}/explain", Right.READ, Reach.MEMORY, ExplainResult, tool="memory_explain", errors=(404,)
 )
 def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.

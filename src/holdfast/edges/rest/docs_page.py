@@ -18,13 +18,7 @@ _BOLD: Final = re.compile(r"\*\*([^*]+)\*\*")
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _MOST_DEPTH: Final = 6
 _TYPES: Final = MappingProxyType(
-    {
-        "string": "text",
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "true or false",
-        "object": "object",
-    }
+    {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "object": "object"}
 )
 
 

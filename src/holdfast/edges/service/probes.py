@@ -106,11 +106,7 @@ class Readiness:
     """Looks at all parts at once, and answers in time."""
 
     def __init__(
-        self,
-        parts: Mapping[str, Part],
-        *,
-        seconds: float = ANSWER_SECONDS,
-        now: Callable[[], float] = time.monotonic,
+        self, parts: Mapping[str, Part], *, seconds: float = ANSWER_SECONDS, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._seconds = seconds
         self._parts = {name: _PartState(name, part, now) for name, part in parts.items()}

@@ -16,12 +16,7 @@ from holdfast.core.records import State
 from holdfast.core.values import iso, to_json
 
 #: What is done to a record, in the words of reports, by the state that it leads to.
-ACTIONS = {
-    State.ARCHIVED: "archive",
-    State.RECYCLED: "recycle",
-    State.DELETING: "delete",
-    State.DELETED: "delete",
-}
+ACTIONS = {State.ARCHIVED: "archive", State.RECYCLED: "recycle", State.DELETING: "delete", State.DELETED: "delete"}
 
 
 class Line(NamedTuple):

@@ -394,10 +394,7 @@ def explain_other_keyring(keyring: Keyring) -> str:
 
 
 def open_keyring(
-    objects: ObjectStore,
-    setting: str,
-    default: Path,
-    bind: Callable[[str | None], None] = lambda _keyring_id: None,
+    objects: ObjectStore, setting: str, default: Path, bind: Callable[[str | None], None] = lambda _keyring_id: None
 ) -> Keyring:
     """The keyring in an object store, its master key as a setting says, or in the ``default`` file."""
     return Keyring(

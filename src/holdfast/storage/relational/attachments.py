@@ -28,15 +28,7 @@ class SqlPacks:
             return _alias(tx, number)
 
     def open(
-        self,
-        subject: Subject,
-        *,
-        name: str,
-        records: int,
-        size: int,
-        digest: bytes,
-        now: int,
-        alias: str | None = None,
+        self, subject: Subject, *, name: str, records: int, size: int, digest: bytes, now: int, alias: str | None = None
     ) -> int:
         with self._database.write() as tx:
             number = tx.number_for(subject) if alias is None else tx.number_of(subject)

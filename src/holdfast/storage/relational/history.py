@@ -135,8 +135,7 @@ class SqlHistory:
             if not (appended.begun and tx.run("sessions.end_session", (row.no, *keys))):
                 summary = summarize("", _last_messages(tx, subject, row.no, _SUMMARIZED))
                 tx.run(
-                    "sessions.count_messages",
-                    (subject, -len(found), -sum(one.size for one in found), summary, row.no),
+                    "sessions.count_messages", (subject, -len(found), -sum(one.size for one in found), summary, row.no)
                 )
 
     def touch(self, scope: Scope, *, now: int) -> Session:

@@ -268,13 +268,7 @@ class MoveBatch:
 
     def refuse(self, move: Move, kind: str, **why: str) -> None:
         """Write down that a record, or a conversation, was not moved."""
-        detail = {
-            "kind": kind,
-            "from": move.source.value,
-            "to": move.target.value,
-            "cause": move.cause.value,
-            **why,
-        }
+        detail = {"kind": kind, "from": move.source.value, "to": move.target.value, "cause": move.cause.value, **why}
         self._events.append(Event(self._now, Action.REFUSED, move.id, detail))
 
     def save(self) -> None:

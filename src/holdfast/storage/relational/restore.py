@@ -108,10 +108,7 @@ class SessionBatch:
         }
 
     def _write(
-        self,
-        keys: tuple[int, int, int],
-        messages: Sequence[Mapping[str, Any]],
-        taken: frozenset[int] = frozenset(),
+        self, keys: tuple[int, int, int], messages: Sequence[Mapping[str, Any]], taken: frozenset[int] = frozenset()
     ) -> None:
         """Write messages, each at its old place if that is free, else at the end."""
         subject, first, last = keys

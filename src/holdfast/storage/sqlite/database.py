@@ -27,15 +27,7 @@ from holdfast.core.errors import (
 from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import (
-    Bindings,
-    DuplicateError,
-    Question,
-    R,
-    RowType,
-    T,
-    migrations,
-)
+from holdfast.storage.relational.database import Bindings, DuplicateError, Question, R, RowType, T, migrations
 from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 

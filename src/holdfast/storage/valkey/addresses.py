@@ -108,8 +108,7 @@ def _read_options(parts: SplitResult, scheme: str) -> dict[str, str]:
             options[name] = value
         else:
             raise _refusal(
-                scheme,
-                f"an option is not known; known are cluster, ssl_check_hostname, {', '.join(sorted(_FILES))}",
+                scheme, f"an option is not known; known are cluster, ssl_check_hostname, {', '.join(sorted(_FILES))}"
             )
     if not scheme.removesuffix("+cluster").endswith("s") and set(options) - {"cluster"}:
         raise _refusal(scheme, "it has options of TLS, which valkeys:// and rediss:// speak")
