@@ -2,7 +2,7 @@
 
 - ``console``: a line after ``$`` is a command; lines below it are what it prints, with ``…`` for what differs.
   ``# exit code 5`` at its end says how it ends. A service (``holdfast serve``) goes on until the page ends.
-- ``python``: a script.
+- ``python``: a script. What it prints is the ``text`` block right below it.
 - ``json``, ``toml``, ``yaml``, ``ini``, ``sql``: can be read; tests of their own use some of them.
 - A block that begins with ``# needs …`` is not run, because what it needs is not on every machine: Docker, a proxy, an
   account. Of such a block, and of commands within sentences, it is checked that the commands and their options exist.
@@ -35,7 +35,7 @@ SECONDS = 120
 GUESTS = ("curl", "jq", "openssl", "base64", "grep")
 #: What a test does not run: it installs, or is a target of the Makefile.
 LEFT_OUT = ("pip", "make")
-_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```(?:(?<=```)\n\n *```text\n(.*?)^ *```)?", re.DOTALL | re.MULTILINE)
 _EXIT = re.compile(r"# .*?exit code (\d+)")
 _STAYS = re.compile(r"holdfast (serve(?!.*--(check|help|json\b))|schedule run$)")
 
@@ -45,6 +45,8 @@ class Block(NamedTuple):
 
     language: str
     text: str
+    output: str = ""
+    """What a script is said to print."""
 
     @property
     def is_run(self) -> bool:
@@ -62,7 +64,8 @@ def read_blocks(page: Path) -> list[Block]:
     """The blocks of a page, in their order, without their indentation."""
     found = _BLOCK.findall(page.read_text(encoding="utf-8"))
     return [
-        Block(language, re.sub(rf"(?m)^{indent}", "", text)) for indent, language, text in found
+        Block(language, re.sub(rf"(?m)^{indent}", "", text), re.sub(rf"(?m)^{indent}", "", output))
+        for indent, language, text, output in found
     ]  # an indented block is part of a list
 
 
@@ -135,9 +138,10 @@ class Reader:
                     for command in read_commands(block):
                         self._do(command)
                 elif block.language == "python" and block.is_run:
-                    self._finish(
-                        ["script", self._fit(f"import warnings\nwarnings.simplefilter('error')\n{block.text}")]
-                    )
+                    script = f"import warnings\nwarnings.simplefilter('error')\n{block.text}"
+                    printed = self._finish(["script", self._fit(script)])
+                    assert block.output or not printed, f"the page does not show what this prints:\n{printed}"
+                    check_output(block.text, self._fit(block.output), printed)
                     self.ran.append(block.text)
 
     def _do(self, command: Command) -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -28,12 +29,29 @@ MOVED = "postgresql://holdfast@db.example.com:5432/holdfast"
 def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
     replaced = {"8422": free_port(), "8423": free_port()}
     if MOVED in page.read_text(encoding="utf-8"):
-        replaced[MOVED] = postgres_server().new_database()
+        replaced[MOVED] = _in_one_word(postgres_server().new_database())
     reader = Reader(tmp_path, replaced)
     reader.follow(page)
     assert reader.ran or not [
         block for block in read_blocks(page) if block.language in {"console", "python"} and block.is_run
     ]
+
+
+def _in_one_word(url: str) -> str:
+    """A URL without the characters that a shell takes for its own."""
+    parts = urlsplit(url)
+    where = parse_qs(parts.query)
+    return f"postgresql://{parts.username}@{quote(where['host'][0], safe='')}:{where['port'][0]}{parts.path}"
+
+
+def test_a_page_that_shows_what_is_not_printed_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('one')\n```\n\n```text\ntwo\n```\n")
+    with pytest.raises(AssertionError, match="and not"):
+        Reader(tmp_path).follow(page)
+    page.write_text("```python\nprint('one')\n```\n")
+    with pytest.raises(AssertionError, match="does not show what this prints"):
+        Reader(tmp_path).follow(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
