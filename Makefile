@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.ready
 SERVED := $(VENV)/.served
 # How many processes run the tests: one more than two cores, because tests wait for servers and for other processes. And
@@ -21,11 +22,18 @@ help:            ## what can be done here
 setup: $(STAMP)  ## a virtual environment with everything needed
 
 # Both stamps stand for the same virtual environment: the small one has what `make run` needs, the other what a developer needs.
+# uv installs in seconds what pip installs in minutes. It does not read pip's settings, so it is told which index pip uses;
+# where uv cannot be had, or fails, pip installs everything.
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Holdfast needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --progress-bar on --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+	@echo "Installing '.[$(1)]' into $(VENV) ..."
+	@index=$$($(PIP) config list | sed -n "s/.*\.index-url='\(.*\)'/\1/p" | tail -1); \
+	{ $(PIP) install --quiet --retries 1 --timeout 15 -c constraints.txt uv && \
+		$(BIN)/uv pip install --python $(BIN)/python $${index:+--default-index "$$index"} -c constraints.txt -e '.[$(1)]'; } || \
+	{ echo "uv did not install it; pip does, which takes minutes."; \
+		$(PIP) install --progress-bar on -c constraints.txt -e '.[$(1)]'; }
 endef
 
 $(STAMP): pyproject.toml constraints.txt
@@ -44,7 +52,8 @@ test: check      ## everything that must hold before a change lands
 quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
 	$(PYTEST) --quick tests/core tests/recall tests/memory tests/requirements
 
-check: lint types layers tests  ## ruff, mypy, import layers, tests
+check: lint      ## ruff, mypy, import layers, tests; all but the first at the same time
+	@$(MAKE) --no-print-directory -j types layers tests
 
 lint: $(STAMP)   ## ruff: style and format
 	$(BIN)/ruff check .
@@ -81,7 +90,7 @@ format: $(STAMP) ## rewrite the code in the project's style
 
 constraints: $(STAMP)  ## pin what is installed now as the tested versions
 	@{ echo "# The versions the tests ran with; made by 'make constraints'."; \
-		$(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check; } > constraints.txt
+		$(PIP) freeze --exclude-editable; } > constraints.txt
 
 clean:           ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

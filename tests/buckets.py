@@ -79,7 +79,9 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
         if process.poll() is not None:
             break
         time.sleep(0.1)
-    raise AssertionError(f"the S3 server did not start; is moto[server] installed? It said: {log.read_text()[-500:]}")
+    raise AssertionError(
+        f"the S3 server did not start; are moto and flask installed? It said: {log.read_text()[-500:]}"
+    )
 
 
 class Proxy:
