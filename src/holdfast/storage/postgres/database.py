@@ -170,9 +170,11 @@ class PostgresDatabase:
             timeout=self._patience,
             reconnect_timeout=_PATIENCE,
             num_workers=1,
-            open=True,
+            open=False,
             name="holdfast",
         )
+        with self._translate_errors():
+            self._pool.open(wait=True, timeout=self._patience)  # else the first who asks has a second one made
 
     # --- transactions --------------------------------------------------------------------------------------------
 
