@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -92,6 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda item: "soak" in item.keywords or is_hypothesis_test(getattr(item, "obj", None)))
         for item in items:
             item.add_marker(pytest.mark.timeout(3_600))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end: nobody has to look at it again to find garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import array
 import datetime as dates
-import json
+import marshal
 import os
 import select
 import shutil
@@ -19,25 +19,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 MOMENT = "LAUNCHER_MOMENT"
+#: It imports only what is built into the interpreter, since it runs for each command.
 _ASK = """#!{python} -IS
-import array, json, os, signal, socket, sys
-with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect({address!r})
-    order = json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    files = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
-    asked.sendmsg([len(order).to_bytes(4, "big")], [files])
-    asked.sendall(order)
-    answers = asked.makefile()
+import _signal, _socket, marshal, os, sys
+asked = _socket.socket(_socket.AF_UNIX)
+asked.connect({address!r})
+order = marshal.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], os.getcwd(), dict(os.environ)])
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+asked.sendmsg([len(order).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+asked.sendall(order)
+with open(asked.fileno()) as answers:
     fork = int(answers.readline())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: os.kill(fork, number))
-    sys.exit(int(answers.readline() or 128 + signal.SIGKILL))
+    for number in (_signal.SIGINT, _signal.SIGTERM):
+        _signal.signal(number, lambda number, frame: os.kill(fork, number))
+    sys.exit(int(answers.readline() or 128 + _signal.SIGKILL))
 """
 
 
@@ -120,10 +122,15 @@ def _warm_up() -> None:
     from typer.testing import CliRunner
 
     from holdfast.edges.cli.app import app
+    from holdfast.recall.embedders import static
 
     vars(typer.main)["get_command"] = cache(typer.main.get_command)
+    typer.main.get_command(app)
+    vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
+    vars(static)["read_pieces"] = cache(static.read_pieces)
     with tempfile.TemporaryDirectory() as home:
-        for command in (["add", "tea", "--user", "ann"], ["sweep"], ["backup", "create"]):
+        add, search = (["add", "tea", "--user", "ann"], ["search", "tea", "--user", "ann"])
+        for command in (add, search, ["sweep"], ["backup", "create"]):
             CliRunner().invoke(app, [*command, "--home", home], catch_exceptions=False)
     gc.collect()
     gc.freeze()
@@ -132,7 +139,7 @@ def _warm_up() -> None:
 def _serve(address: str) -> None:
     """Fork for whoever asks, until standard input ends."""
     _warm_up()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for the forks
+    signal.signal(signal.SIGCHLD, _reap)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(address)
         door.listen(64)
@@ -148,6 +155,13 @@ def _serve(address: str) -> None:
             asked.close()
 
 
+def _reap(_number: int, _frame: object) -> None:
+    """Wait for the forks that have ended, so that their time counts as this process's."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+
+
 def _answer(asked: socket.socket) -> int:
     """Run what is asked for in this process, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -156,7 +170,7 @@ def _answer(asked: socket.socket) -> int:
     first, passed, *_ = asked.recvmsg(4, socket.CMSG_SPACE(3 * files.itemsize))
     files.frombytes(passed[0][2])
     with asked.makefile("rb") as stream:
-        how, arguments, folder, environment = json.loads(stream.read(int.from_bytes(first, "big")))
+        how, arguments, folder, environment = marshal.loads(stream.read(int.from_bytes(first, "big")))  # noqa: S302 - from our own script
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)

@@ -6,11 +6,13 @@ one request and is killed at the n-th commit of it, and says how that process en
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -57,7 +59,15 @@ def main() -> None:
     from holdfast.recall.embedders import open_embedder, static
 
     vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
-    open_embedder("static").embed([""])  # read once for all of them
+    open_embedder("static").embed([""])  # read once for all of them, as are the routes and what requests import
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Holdfast.open(home=folder, clock=FakeClock()) as holdfast,
+        Client(build_app(holdfast, keys_required=False)) as client,
+    ):
+        body = {"user_id": "ann", "agent_id": "guide", "content": "tea"}
+        client.request("POST", "/v1/memories", json=body, headers={"Idempotency-Key": "key"})
+    gc.freeze()
     for line in sys.stdin:
         home, (method, path, options), when, at = json.loads(line)
         pid = os.fork()
