@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
+from bench.reference import render_rest
 from fastapi import FastAPI
 
 from api.client import Client
 from holdfast import Holdfast
 from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.operations.errors import STATUSES, status_of
-from holdfast.edges.reference import render_rest
 from holdfast.edges.rest.app import build_app
 from holdfast.edges.rest.docs_page import example_of, meaning_of, render, render_marks, type_of
 from holdfast.edges.rest.routes import route_table

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.reference import PAGES, commands
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from holdfast import __version__
 from holdfast.edges.cli.app import app, examples_of
-from holdfast.edges.reference import PAGES, commands
 from launcher import launcher
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -71,5 +71,5 @@ def test_the_version_is_shown_in_three_ways() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     page = REFERENCE / f"{name}.md"
-    regenerate = f"make reference (or: python -m holdfast.edges.reference {name} > docs/reference/{name}.md)"
+    regenerate = f"make reference (or: python -m bench.reference {name} > docs/reference/{name}.md)"
     assert page.read_text(encoding="utf-8") == PAGES[name](), f"{page.name} is out of date; renew it with: {regenerate}"

@@ -1,6 +1,6 @@
-"""Reference pages made from the code: the commands, the settings, the errors, the metrics, the audit.
+"""Reference pages made from the code: commands, settings, errors, metrics, audit, REST and MCP. None of it is shipped.
 
-``python -m holdfast.edges.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
+``python -m bench.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def render_errors() -> str:
 
 def render_metrics() -> str:
     """The page of the metrics: those that a new store has, which are all there are."""
-    from holdfast.engine import Holdfast  # noqa: PLC0415 - the other pages need no engine
+    from holdfast.engine import Holdfast
 
     with tempfile.TemporaryDirectory(prefix="holdfast-reference-") as home:
         settings = Settings(home=Path(home), url=f"sqlite:///{home}/holdfast.db")
@@ -266,8 +266,8 @@ def render_audit() -> str:
 
 
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
-    from holdfast.edges.service.request_log import Traffic  # noqa: PLC0415
-    from holdfast.edges.service.supervisor import Supervisor  # noqa: PLC0415 - the other pages need no service
+    from holdfast.edges.service.request_log import Traffic
+    from holdfast.edges.service.supervisor import Supervisor
 
     for metric in Traffic().metrics():
         yield metric._name, metric._type, metric._labelnames, metric._documentation
