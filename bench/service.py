@@ -216,17 +216,20 @@ def _crowd_figures(found: Crowd, missing: Sequence[str], clients: int) -> list[F
 
 def serve(home: Path) -> None:
     """What is measured: the service, with one more route, which does nothing."""
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
     from holdfast.edges.service.layers import build_api, build_service
     from holdfast.edges.service.limits import Limits
     from holdfast.edges.service.logs import LogFormat, install_logs
     from holdfast.edges.service.server import Server, listen
 
-    def nothing() -> dict[str, str]:
-        return {}
+    def nothing(_request: Request) -> Response:
+        return JSONResponse({})
 
     with Holdfast.open(home=home) as holdfast, listen("127.0.0.1", 0) as listener, (home / "log").open("w") as log:
         api = build_api(holdfast, keys_required=False)
-        api.add_api_route("/nothing", nothing, methods=["GET"])
+        api.add_route("/nothing", nothing)
         install_logs(LogFormat.JSON, log)
         one = build_service(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
         port = listener.getsockname()[1]

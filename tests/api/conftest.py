@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from api.client import Client
 from holdfast import Holdfast
@@ -13,12 +13,12 @@ from holdfast.edges.rest.app import build_app
 
 
 @pytest.fixture
-def app(holdfast: Holdfast) -> FastAPI:
+def app(holdfast: Holdfast) -> Starlette:
     """The API for the local caller, who needs no key."""
     return build_app(holdfast, keys_required=False)
 
 
 @pytest.fixture
-def client(app: FastAPI) -> Iterator[Client]:
+def client(app: Starlette) -> Iterator[Client]:
     with Client(app) as opened:
         yield opened

@@ -16,9 +16,11 @@ from holdfast import ForbiddenError, Holdfast
 from holdfast.core.access import Principal, Right
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.access.memory import BoundedMemory
-from holdfast.edges.operations.models import Count, Scoped
+from holdfast.edges.operations.models import Scoped
 from holdfast.edges.operations.operation import Group, Reach
+from holdfast.edges.operations.privacy import Count
 from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.description import describe
 from holdfast.edges.rest.routes import OperationRoute, route_table
 
 ROUTES = route_table()
@@ -31,7 +33,7 @@ class Outside:
         self.holdfast = Holdfast.open(home=folder / "home", clock=FakeClock())
         self.world = make_world(self.holdfast)
         self.app = build_app(self.holdfast, keys_required=True)
-        self.api: dict[str, Any] = self.app.openapi()
+        self.api: dict[str, Any] = describe(keys_required=True)
         self.client = Client(self.app)
         self.before = self.world.seen()
 
@@ -254,9 +256,21 @@ def test_a_body_of_someone_unknown_is_not_read(outside: Outside) -> None:
 
 
 def test_an_operation_that_does_not_say_what_it_needs_cannot_be_declared() -> None:
-    for missing in ((), (Right.READ,), (Right.READ, Reach.MEMORY)):
+    for missing in ((), (Right.READ,)):
         with pytest.raises(TypeError, match="missing"):
             Group("test", "A test.").add("GET /loose", *missing)
+
+
+def test_an_operation_that_does_not_say_what_it_gives_has_no_route() -> None:
+    group = Group("test", "A test.")
+
+    @group.add("GET /loose", Right.READ, Reach.MEMORY)
+    def look(_memory: Any, _asked: Scoped) -> Any:
+        return {}
+
+    (operation,) = group.operations
+    with pytest.raises(TypeError, match="does not say what it gives"):
+        assert operation.output
 
 
 def test_every_path_of_the_application_is_a_guarded_route_or_the_documentation(outside: Outside) -> None:

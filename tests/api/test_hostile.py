@@ -15,6 +15,7 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StorageError, StoreBusyError
 from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.description import describe
 from holdfast.edges.rest.routes import route_table
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}
@@ -66,7 +67,7 @@ NO_BODY = [
 @pytest.mark.parametrize("body", NO_BODY, ids=lambda body: repr(body[:20]))
 def test_what_is_no_request_is_refused_everywhere(client: Client, body: bytes) -> None:
     for route in route_table():
-        if route.body_field is not None and (body or route.body_field.field_info.is_required()):
+        if route.body is not None and (body or route.is_body_needed):
             path = route.path_format.replace("{memory_type}", "long_term").replace("{domain}", "rag")
             response = client.request(route.method, path, content=body, headers=JSON, params=_needed(route))
             said = check_refused(response, 400, 422)
@@ -74,7 +75,8 @@ def test_what_is_no_request_is_refused_everywhere(client: Client, body: bytes) -
 
 
 def _needed(route: Any) -> dict[str, str]:
-    return {field.alias: "x" for field in route.dependant.query_params if field.field_info.is_required()}
+    fields = route.parameters.model_fields
+    return {name: "x" for name in route.in_query if fields[name].is_required()}
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
@@ -264,13 +266,12 @@ def test_what_went_wrong_within_is_told_without_what_is_inside(
 
 def test_a_request_made_of_an_example_of_another_route_is_refused_or_understood(client: Client, served: Any) -> None:
     """Bodies of one route sent to another: never a server error."""
-    _, holdfast = served
-    api = build_app(holdfast, keys_required=False).openapi()
+    api = describe(keys_required=False)
     operations = [api["paths"][route.path_format][route.method.lower()] for route in route_table()]
     asked = {_model(one) for one in operations if "requestBody" in one}
     examples = [api["components"]["schemas"][name]["example"] for name in sorted(asked)]
     for route in route_table():
-        if route.body_field is None or route.method != "POST" or route.operation.right != "read":
+        if route.body is None or route.method != "POST" or route.operation.right != "read":
             continue
         path = route.path_format.replace("{memory_type}", "long_term").replace("{domain}", "rag")
         for example in examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from api.client import Client
 from clocks import FakeClock
@@ -129,7 +129,7 @@ def test_a_key_that_is_none_is_refused(client: Client, holdfast: Holdfast, key: 
 
 
 @pytest.fixture
-def broken(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+def broken(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> Starlette:
     """An engine of which one part fails in a way that is no error of ours, after it has done its work."""
     add = holdfast.tools.add
 
@@ -141,7 +141,7 @@ def broken(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     return build_app(holdfast, keys_required=False)
 
 
-def test_what_broke_off_has_done_nothing(broken: FastAPI, holdfast: Holdfast) -> None:
+def test_what_broke_off_has_done_nothing(broken: Starlette, holdfast: Holdfast) -> None:
     with Client(broken, lenient=True) as client:
         first = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))
         again = client.put("/v1/tools/finder", {"description": "Finds"}, **once("k1"))

@@ -14,7 +14,7 @@ from api.client import Client
 from clocks import FakeClock
 from effort import times
 from holdfast import Holdfast, InvalidInputError
-from holdfast.edges.operations.pagination import read_cursor, write_cursor
+from holdfast.edges.operations.models import read_cursor, write_cursor
 from homes import ENGINES
 
 WHO: dict[str, Any] = {"user_id": "alice", "agent_id": "guide"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from api.client import Client
 from clocks import FakeClock
@@ -53,7 +53,7 @@ class Listener:
 
 def answer(response: StreamedResponse, listener: Listener) -> None:
     """Let a response answer a listener."""
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": FastAPI()}
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": Starlette()}
     asyncio.run(asyncio.wait_for(response(scope, listener.receive, listener.send), LONG))
 
 
@@ -175,7 +175,7 @@ def test_a_caller_who_reads_slowly_does_not_hold_the_work_up() -> None:
     async def both() -> Listener:
         reading = asyncio.Event()
         listener = Listener(slow=reading)
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": FastAPI()}
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b"", "app": Starlette()}
         answering = asyncio.create_task(stream_progress(work)(scope, listener.receive, listener.send))
         await asyncio.to_thread(done.wait, LONG)
         assert done.is_set(), "the work waits for somebody who does not read"
@@ -214,7 +214,7 @@ def test_an_answer_can_be_made_whole_first() -> None:
         sink.try_write(b"on the way\n")
         sink.write(b"there\n")
 
-    response = asyncio.run(StreamedResponse(work, media_type="text/plain").make_whole({"app": FastAPI()}))
+    response = asyncio.run(StreamedResponse(work, media_type="text/plain").make_whole({"app": Starlette()}))
     assert (response.status_code, response.body) == (200, b"there\n")
     assert response.headers["content-length"] == "6"
 
@@ -231,7 +231,7 @@ def test_an_export_that_cannot_begin_has_a_status_that_says_so(client: Client, h
 
 
 def test_a_sweep_whose_caller_goes_away_ends_after_a_batch_and_the_next_one_does_the_rest(
-    app: FastAPI, holdfast: Holdfast, clock: FakeClock
+    app: Starlette, holdfast: Holdfast, clock: FakeClock
 ) -> None:
     for user in range(40):
         holdfast.manager(f"user {user}", "guide").add_many([f"Note {number}" for number in range(3)], "episodic")
@@ -289,7 +289,7 @@ def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatc
             raise
 
     async def stalled() -> None:
-        app = FastAPI()
+        app = Starlette()
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": app}
         listener = Listener(slow=asyncio.Event())  # which nobody ever sets
         response = stream_file(write, media_type="application/zip", filename="a.zip")

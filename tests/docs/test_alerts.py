@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
 
 from docs.pages import check_command
 from holdfast import Holdfast
@@ -30,7 +30,7 @@ SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "
 def exposed(holdfast: Holdfast) -> set[str]:
     """The names of all samples that a service may have."""
     supervisor = Supervisor("schedule", ["/no/such/program"])
-    app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=False, supervisor=supervisor).app
+    app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=False, supervisor=supervisor).app
     families = text_string_to_metric_families(ask(app, "/metrics").body.decode())
     return {f"{family.name}{end}" for family in families for end in SAMPLES.get(family.type, ())}
 

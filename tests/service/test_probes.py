@@ -13,8 +13,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from fastapi import FastAPI
 from psycopg import sql
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from clocks import FakeClock
@@ -38,14 +41,14 @@ def app(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service with keys, and with a schedule that was not started."""
     supervisor = Supervisor("schedule", ["/no/such/program"])
     return build_service(
-        FastAPI(), holdfast, limits=Limits(), keys_required=True, supervisor=supervisor, stopping=stopping.is_set
+        Starlette(), holdfast, limits=Limits(), keys_required=True, supervisor=supervisor, stopping=stopping.is_set
     ).app
 
 
 @pytest.fixture
 def alone(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service without a schedule."""
-    return build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
+    return build_service(Starlette(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
 
 
 def key(holdfast: Holdfast, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
@@ -219,7 +222,7 @@ def look_until(app: ASGIApp, named: str) -> dict[str, str]:
 
 def test_a_short_term_server_that_hangs_is_named(home: Path, silent: int) -> None:
     with Holdfast(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as holdfast:
-        app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "short_term").keys() == {"service", "store", "short_term"}
 
 
@@ -234,7 +237,7 @@ def test_a_bucket_that_hangs_is_named_and_the_service_is_ready(
     }.items():
         monkeypatch.setenv(name, value)
     with Holdfast(replace(settings_of(home), archive_url="s3://bucket/cold")) as holdfast:
-        app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
         assert look_until(app, "archive").keys() == {"service", "store", "archive"}
 
 
@@ -243,7 +246,7 @@ def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
     with Homes("postgres", tmp_path) as homes:
         home = homes.new()
         with Holdfast.open(home=home) as holdfast, psycopg.connect(settings_of(home).url) as blocking:
-            app = build_service(FastAPI(), holdfast, limits=Limits(), keys_required=True).app
+            app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
             assert ask(app, "/readyz", client=REMOTE).status in {200, 503}
             tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'"
             for (name,) in blocking.execute(tables).fetchall():
@@ -322,17 +325,14 @@ def test_without_a_store_the_process_still_tells_of_itself(app: ASGIApp, holdfas
 
 
 @pytest.fixture
-def echo() -> FastAPI:
-    app = FastAPI()
+def echo() -> Starlette:
+    async def echoed(request: Request) -> Response:
+        return JSONResponse(await request.json())
 
-    @app.post("/v1/echo")
-    async def echoed(said: dict[str, str]) -> dict[str, str]:
-        return said
-
-    return app
+    return Starlette(routes=[Route("/v1/echo", echoed, methods=["POST"])])
 
 
-def test_the_layers_together_answer_and_refuse(echo: FastAPI, holdfast: Holdfast) -> None:
+def test_the_layers_together_answer_and_refuse(echo: Starlette, holdfast: Holdfast) -> None:
     limits = Limits(request_bytes=100, rate_per_second=1.0)
     app = build_service(echo, holdfast, limits=limits, keys_required=True).app
     headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
@@ -349,14 +349,14 @@ def test_the_layers_together_answer_and_refuse(echo: FastAPI, holdfast: Holdfast
     assert large.json["request_id"] == large.headers["x-request-id"]
 
 
-def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: FastAPI, holdfast: Holdfast) -> None:
+def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: Starlette, holdfast: Holdfast) -> None:
     app = build_service(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False).app
     headers = {"Content-Type": "application/json"}
     assert {ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]).status for _ in range(9)} == {200}
     assert ask(app, "/v1/echo", "POST", headers={**headers, "Host": "evil.example"}, pieces=[b"{}"]).status == 403
 
 
-def test_fifty_at_once_are_answered(echo: FastAPI, holdfast: Holdfast) -> None:
+def test_fifty_at_once_are_answered(echo: Starlette, holdfast: Holdfast) -> None:
     app = build_service(echo, holdfast, limits=Limits(), keys_required=False).app
 
     async def story() -> set[int]:

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from fastapi import FastAPI, Request
 from prometheus_client import generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from holdfast.core.errors import StoreAwayError
+from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.service.logs import LogFormat, install_logs, redact
 from holdfast.edges.service.request_log import RequestLog, Traffic
 from service.asking import ask
@@ -21,22 +24,23 @@ from service.asking import ask
 SECRET = "holdfast_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
 
 
-def api() -> FastAPI:
-    app = FastAPI()
+def api() -> Starlette:
+    def get_user(request: Request) -> Response:
+        return JSONResponse({"user": request.path_params["user_id"]})
 
-    @app.get("/v1/users/{user_id}")
-    def get_user(user_id: str) -> dict[str, str]:
-        return {"user": user_id}
-
-    @app.post("/v1/broken")
-    async def broken(request: Request) -> None:
+    async def broken(request: Request) -> Response:
         raise LookupError(f"nothing like {(await request.body()).decode()} and {request.headers['authorization']}")
 
-    @app.get("/v1/away")
-    def away() -> None:
+    def away(_request: Request) -> Response:
         raise StoreAwayError(f"postgresql://holdfast:hunter2@db/holdfast is away, asked with {SECRET}")
 
-    return app
+    return Starlette(
+        routes=[
+            NamedRoute("/v1/users/{user_id}", get_user),
+            NamedRoute("/v1/broken", broken, methods=["POST"]),
+            NamedRoute("/v1/away", away),
+        ]
+    )
 
 
 @contextmanager

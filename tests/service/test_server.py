@@ -11,7 +11,10 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError
 from holdfast.edges.service.limits import TimeLimit
@@ -51,7 +54,7 @@ def test_a_signal_ends_it_and_is_named(listener: socket.socket, number: signal.S
     server = Server(listener, stop_seconds=5)
     told: list[bool] = []
     ended = server.run(
-        FastAPI(),
+        Starlette(),
         started=lambda: os.kill(os.getpid(), number),
         stop=lambda: told.append(server.stopping),
         finish=nothing_left,
@@ -62,14 +65,14 @@ def test_a_signal_ends_it_and_is_named(listener: socket.socket, number: signal.S
 def test_the_handlers_of_signals_are_as_they_were(listener: socket.socket) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     Server(listener, stop_seconds=5).run(
-        FastAPI(), started=lambda: os.kill(os.getpid(), signal.SIGTERM), stop=lambda: None, finish=nothing_left
+        Starlette(), started=lambda: os.kill(os.getpid(), signal.SIGTERM), stop=lambda: None, finish=nothing_left
     )
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
 def test_an_app_that_cannot_start_is_an_error(listener: socket.socket) -> None:
     @asynccontextmanager
-    async def fails(_app: FastAPI) -> AsyncIterator[None]:
+    async def fails(_app: Starlette) -> AsyncIterator[None]:
         if listener.fileno() >= 0:
             raise LookupError("no such thing")
         yield
@@ -77,19 +80,19 @@ def test_an_app_that_cannot_start_is_an_error(listener: socket.socket) -> None:
     server = Server(listener, stop_seconds=5)
     with pytest.raises(HoldfastError, match="could not be started"):
         server.run(
-            FastAPI(lifespan=fails), started=lambda: pytest.fail("started"), stop=lambda: None, finish=nothing_left
+            Starlette(lifespan=fails), started=lambda: pytest.fail("started"), stop=lambda: None, finish=nothing_left
         )
 
 
 def test_what_was_given_up_is_finished_before_it_ends(listener: socket.socket) -> None:
-    app, release, finished = FastAPI(), threading.Event(), threading.Event()
+    release, finished = threading.Event(), threading.Event()
 
-    @app.get("/slow")
-    def slow() -> None:
+    def slow(_request: Request) -> Response:
         assert release.wait(30)
         finished.set()
+        return Response()
 
-    limited = TimeLimit(app, 0.05)
+    limited = TimeLimit(Starlette(routes=[Route("/slow", slow)]), 0.05)
 
     def ask() -> None:
         assert httpx.get(f"{url_of(listener)}/slow", trust_env=False).status_code == 503
@@ -104,12 +107,14 @@ def test_what_was_given_up_is_finished_before_it_ends(listener: socket.socket) -
 
 
 def test_what_hangs_does_not_keep_it_from_ending(listener: socket.socket) -> None:
-    app, begun, release = FastAPI(), threading.Event(), threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
-    @app.get("/hangs")
-    def hangs() -> None:
+    def hangs(_request: Request) -> Response:
         begun.set()
         release.wait(60)
+        return Response()
+
+    app = Starlette(routes=[Route("/hangs", hangs)])
 
     def ask() -> None:
         with httpx.Client(base_url=url_of(listener), trust_env=False) as client, suppress(httpx.HTTPError):

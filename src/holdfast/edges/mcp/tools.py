@@ -13,14 +13,13 @@ from pydantic import ValidationError
 
 from holdfast.core.access import Principal, Right
 from holdfast.core.audit import MCP
-from holdfast.core.errors import InvalidInputError, InvalidKindError, InvalidScopeError
+from holdfast.core.errors import InvalidInputError, InvalidScopeError
 from holdfast.core.records import MemoryType
 from holdfast.core.values import check_id, to_json
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.operations.errors import publish
+from holdfast.edges.operations.errors import form_error, publish
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Operation, Reach
-from holdfast.edges.operations.validation_errors import code_of, mistakes_in, summarize
 
 #: The agent that sees a memory where neither the call, the server nor the key names one.
 DEFAULT_AGENT: Final = "mcp"
@@ -79,7 +78,9 @@ def read_input(operation: Operation, arguments: Mapping[str, Any], gate: Gate, d
     try:
         asked = operation.inputs.model_validate(given, strict=False)  # some clients send numbers as text
     except ValidationError as problem:
-        raise _refuse(problem, operation, given) from None
+        found = [{**one, "loc": ("body", *one["loc"])} for one in problem.errors(include_input=False)]
+        before = f"the arguments of {operation.tool or operation.name} are wrong: "
+        raise form_error(found, given, operation.inputs, before, skip=1) from None
     kinds = [getattr(asked, "memory_type", None), *(getattr(asked, "memory_types", None) or ())]
     if MemoryType.WORKING in kinds:
         raise InvalidInputError("working memory ends with the process of an agent; a server keeps the other kinds")
@@ -116,14 +117,6 @@ def _describe_error(problem: Exception) -> tuple[dict[str, Any], int]:
     known = publish(problem)
     names = ("code", "message", "retryable", "advice")
     return {name: getattr(known, name) for name in names}, known.status
-
-
-def _refuse(problem: ValidationError, operation: Operation, given: Mapping[str, Any]) -> InvalidInputError:
-    found = [{**one, "loc": ("body", *one["loc"])} for one in problem.errors(include_url=False, include_input=False)]
-    mistakes = mistakes_in(found, given, operation.inputs)
-    text, _ = summarize([one._replace(place=one.place[1:]) for one in mistakes])
-    family = InvalidKindError if code_of(mistakes) == InvalidKindError.code else InvalidInputError
-    return family(f"the arguments of {operation.tool or operation.name} are wrong: {text}")
 
 
 def _unpack(operation: Operation, name: str, value: object) -> object:

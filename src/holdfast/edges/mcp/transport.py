@@ -23,7 +23,7 @@ from holdfast.edges.access.callers import Callers
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.server import build_server
 from holdfast.edges.mcp.tools import Defaults
-from holdfast.edges.operations.errors import PROBLEM_JSON, problem_of
+from holdfast.edges.operations.errors import error_response
 from holdfast.engine import Holdfast
 
 #: The largest request, which is a memory of the largest size with its metadata, and room for JSON to escape it.
@@ -125,8 +125,7 @@ class McpApp:
             async with self._callers.shares.slot(principal):
                 await self._server.session_manager.handle_request({**scope, _PRINCIPAL: principal}, receive, send)
         except HoldfastError as problem:  # before the protocol begins: nobody calls, too many do, or the store is away
-            document = problem_of(problem)
-            await Response(document.body, document.status, document.headers, PROBLEM_JSON)(scope, receive, send)
+            await error_response(scope, problem)(scope, receive, send)
 
     def _gate_of(self, request: Request | None) -> Gate:
         if request is None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from operator import itemgetter
+from typing import Annotated, Any, Final, TypedDict
 
 from pydantic import Field
 
-from holdfast.core.access import Right
 from holdfast.core.values import MAX_TOP_K
 from holdfast.edges.access.memory import BoundedMemory
-from holdfast.edges.operations.memories import DerivedFrom, NewMetadata, Source
-from holdfast.edges.operations.models import AgentId, Answer, Id, Input, Scoped, SessionId, UserId, example
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import list_of, page_of
-from holdfast.edges.operations.pagination import Paged
+from holdfast.edges.operations.memories import WHO, DerivedFrom, NewMetadata, Source
+from holdfast.edges.operations.models import AgentId, Id, Input, Paged, Scoped, UserId, example
+from holdfast.edges.operations.operation import MEMORY, READ, USER, WRITE, Group
+from holdfast.edges.operations.outputs import ListOf, PageOf
 from holdfast.engine import Holdfast
 from holdfast.results import EpisodeResult, MessageResult, SessionResult
 
@@ -38,15 +37,13 @@ class OneSession(Input):
 
     user_id: UserId
     agent_id: AgentId
-    session_id: SessionId
+    session_id: Id = Field(description="The session's id.", examples=["s1"])
 
 
 class NewMessage(OneSession):
     """Something that was said in a session."""
 
-    model_config = example(
-        {"user_id": "alice", "agent_id": "travel_agent", "role": "user", "content": "Where is my order?"}
-    )
+    model_config = example({**WHO, "role": "user", "content": "Where is my order?"})
 
     role: Id = Field(description="Who says it: `user`, `assistant`, any name.")
     content: str = Field(description="What is said.")
@@ -68,14 +65,15 @@ class ListMessages(OneSession, Paged):
     )
 
 
-class AddedMessage(Answer):
+class AddedMessage(TypedDict):
     """A message that was added."""
 
     message_id: str
-    ttl_seconds: int | None = Field(description="So long the session stays in short-term memory.")
+    ttl_seconds: int | None
+    """So long the session stays in short-term memory."""
 
 
-class RemovedSession(Answer):
+class RemovedSession(TypedDict):
     """A session that went to the recycle bin."""
 
     agent_id: str
@@ -88,8 +86,7 @@ class NewEpisode(Scoped):
 
     model_config = example(
         {
-            "user_id": "alice",
-            "agent_id": "travel_agent",
+            **WHO,
             "task": "Book a train to Leeds",
             "steps": ["looked up trains", "booked the 9:15"],
             "messages": [{"role": "user", "content": "To Leeds, please."}],
@@ -107,77 +104,65 @@ class NewEpisode(Scoped):
     derived_from: DerivedFrom = None
 
 
-class RecordedEpisode(Answer):
+class RecordedEpisode(TypedDict):
     """An episode that was recorded."""
 
-    episode_id: str = Field(description="The id of the memory, too.")
+    episode_id: str
+    """The id of the memory, too."""
 
 
 class EpisodeQuestion(Scoped):
     """Which episodes are looked for."""
 
-    model_config = example({"user_id": "alice", "agent_id": "travel_agent", "query": "a journey by train", "top_k": 3})
+    model_config = example({**WHO, "query": "a journey by train", "top_k": 3})
 
     query: str = Field(description="What they are to be like, in any words.")
     top_k: int = Field(5, ge=1, le=MAX_TOP_K, description="How many at most.")
 
 
-@sessions.add("GET /sessions", Right.READ, Reach.USER, page_of(SessionResult))
-def list_sessions(holdfast: Holdfast, asked: ListSessions) -> Any:
+@sessions.add("GET /sessions", READ, USER)
+def list_sessions(holdfast: Holdfast, asked: ListSessions) -> PageOf[SessionResult]:
     """List the sessions of a user, those begun last first."""
-    found = holdfast.sessions.list(asked.user_id, asked.agent_id)
-    return asked.page_of_all(
-        found, lambda one: f"{one['created_at']}\x1f{one['agent_id']}\x1f{one['session_id'] or ''}", descending=True
-    )
+
+    def key(one: SessionResult) -> str:
+        return "\x1f".join((one["created_at"], one["agent_id"], one["session_id"] or ""))
+
+    return asked.page_of_all(holdfast.sessions.list(asked.user_id, asked.agent_id), key, descending=True)
 
 
-@sessions.add(
-    "POST /sessions/{session_id}/messages", Right.WRITE, Reach.MEMORY, AddedMessage, status=201, errors=(423,)
-)
-def add_message(memory: BoundedMemory, asked: NewMessage) -> Any:
+@sessions.add("POST /sessions/{session_id}/messages", WRITE, MEMORY, status=201, errors=(423,))
+def add_message(memory: BoundedMemory, asked: NewMessage) -> AddedMessage:
     """Append a message to a session, in short-term memory and in the history that is kept."""
     message_id = memory.short_term.add_message(asked.role, asked.content, asked.metadata)
     return {"message_id": message_id, "ttl_seconds": memory.short_term.get_ttl()}
 
 
-@sessions.add("GET /sessions/{session_id}/messages", Right.READ, Reach.MEMORY, page_of(MessageResult))
-def list_messages(memory: BoundedMemory, asked: ListMessages) -> Any:
+@sessions.add("GET /sessions/{session_id}/messages", READ, MEMORY)
+def list_messages(memory: BoundedMemory, asked: ListMessages) -> PageOf[MessageResult]:
     """Read the messages of a session, in their order: the last ones first, then what was said before them."""
-    place = asked.place(str)
-    before = None if place is None else str(place[0])
+    before = asked.last()
     if asked.which is Which.HISTORY:
         found = memory.short_term.get_full_history(asked.limit + 1, before=before)
     else:
         window = memory.short_term.get_conversation_history()
         found = [one for one in window if before is None or one["message_id"] < before][-asked.limit - 1 :]
-    page = asked.page(found[::-1], lambda one: [one["message_id"]])
-    return {**page, "items": page["items"][::-1]}
+    page = asked.page(found[::-1], itemgetter("message_id"))
+    return {"items": page["items"][::-1], "next_cursor": page["next_cursor"]}
 
 
-@sessions.add("DELETE /sessions/{session_id}", Right.WRITE, Reach.MEMORY, RemovedSession, errors=(404, 423))
-def remove_session(memory: BoundedMemory, asked: OneSession) -> Any:
+@sessions.add("DELETE /sessions/{session_id}", WRITE, MEMORY, errors=(404, 423))
+def remove_session(memory: BoundedMemory, asked: OneSession) -> RemovedSession:
     """Send a session to the recycle bin for 15 days; its short-term window is gone for good."""
     return {"agent_id": asked.agent_id, "session_id": asked.session_id, "messages": memory.remove_session()}
 
 
-@episodes.add("POST /episodes", Right.WRITE, Reach.MEMORY, RecordedEpisode, status=201, errors=(423,))
-def record_episode(memory: BoundedMemory, asked: NewEpisode) -> Any:
+@episodes.add("POST /episodes", WRITE, MEMORY, status=201, errors=(423,))
+def record_episode(memory: BoundedMemory, asked: NewEpisode) -> RecordedEpisode:
     """Record an episode. Read it with `GET /v1/memories/{id}`: it is a memory like any other."""
-    episode_id = memory.episodic.record_episode(
-        asked.task,
-        asked.steps,
-        messages=asked.messages,
-        tool_calls=asked.tool_calls,
-        summary=asked.summary,
-        timestamp=asked.timestamp,
-        metadata=asked.metadata,
-        source=asked.source,
-        derived_from=asked.derived_from,
-    )
-    return {"episode_id": episode_id}
+    return {"episode_id": memory.episodic.record_episode(**asked.given())}
 
 
-@episodes.add("POST /episodes:search", Right.READ, Reach.MEMORY, list_of(EpisodeResult))
-def search_episodes(memory: BoundedMemory, asked: EpisodeQuestion) -> Any:
+@episodes.add("POST /episodes:search", READ, MEMORY)
+def search_episodes(memory: BoundedMemory, asked: EpisodeQuestion) -> ListOf[EpisodeResult]:
     """Find the agent's episodes that are most like a question; of archived ones, the summary."""
     return {"items": memory.episodic.query_similar_episodes(asked.query, asked.top_k)}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypedDict
 
 from pydantic import Field
 
-from holdfast.core.access import Right
-from holdfast.core.domains import DOMAINS
-from holdfast.edges.operations.models import MEMORY_ID, Answer, Confirm, Input, Metadata, Nothing, OpenAnswer, example
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.core.domains import DOMAINS, RetentionPolicy
+from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Nothing, Paged, example
+from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
+from holdfast.edges.operations.outputs import OpenAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
+from holdfast.results import Metadata
 
 domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
 MAX_RESOURCES: Final = 20_000
@@ -23,21 +24,16 @@ _FIELDS: Final = (
     "keep_session_ids and keep_context_ids (nothing of these goes), limit (1 to 20,000: so many at once), vacuum, "
     "auto_gc (sweeps carry it out; memory only)"
 )
-_DOMAIN: Final = "Which policy: of memories, or of documents for retrieval (rag)."
-Resources = Annotated[
-    list[Metadata],
-    Field(
-        max_length=MAX_RESOURCES,
-        description="Each an object with `id`, `source_type` (context, action or thought), `created_at` (ISO 8601 with "
-        "an offset, or seconds since 1970), perhaps `session_id` and `context_id`; other fields are handed back.",
-    ),
-]
+_RESOURCES: Final = (
+    "Each an object with `id`, `source_type` (context, action or thought), `created_at` (ISO 8601 with an offset, or "
+    "seconds since 1970), perhaps `session_id` and `context_id`; other fields are handed back."
+)
 
 
 class OneDomain(Input):
     """One domain."""
 
-    domain: Annotated[Domain, Field(strict=False, description=_DOMAIN)]
+    domain: Domain = Field(strict=False, description="Which policy: of memories, or of documents for retrieval (rag).")
 
 
 class ConfigureDomain(OneDomain):
@@ -49,21 +45,23 @@ class ConfigureDomain(OneDomain):
     confirm: Confirm = False
 
 
-class ApplyDomain(OneDomain):
+class _WithResources(OneDomain):
+    resources: list[Metadata] = Field(max_length=MAX_RESOURCES, description=_RESOURCES)
+
+
+class ApplyDomain(_WithResources):
     """Resources to be sorted."""
 
     model_config = example({"resources": [_RESOURCE], "options": {"older_than_days": 7}})
 
-    resources: Resources
     options: Metadata | None = Field(None, description="Fields of the policy that are to differ this once.")
 
 
-class ArchiveResources(OneDomain):
+class ArchiveResources(_WithResources):
     """Resources to be archived."""
 
     model_config = example({"resources": [_RESOURCE], "options": {"note": "before the move"}})
 
-    resources: Resources
     options: Metadata | None = Field(None, description="A note for the manifest: {'note': '…'}.")
 
 
@@ -88,66 +86,54 @@ class OneArchive(OneDomain):
     archive_id: str = Field(max_length=64, description="The archive's id.", examples=[MEMORY_ID])
 
 
-class _Parameters(Answer):
-    older_than_days: int
-    source_types: list[str]
-    keep_session_ids: list[str]
-    keep_context_ids: list[int]
-    limit: int
-    vacuum: bool
-
-
-class CollectionParameters(_Parameters, OpenAnswer):
+class CollectionParameters(output_of(RetentionPolicy, without=frozenset({"auto_gc"})), OpenAnswer):  # type: ignore[misc]
     """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
 
 
-class DomainPolicy(_Parameters):
-    """The policy of a domain."""
-
-    auto_gc: bool
-
-
-class DomainPolicies(Answer):
+class DomainPolicies(TypedDict):
     """The policies of all domains."""
 
-    version: int = Field(description="The version of the format that they are kept in.")
-    updated_at: str | None = Field(description="When one of them was last changed; `null`: never.")
-    memory: DomainPolicy
-    rag: DomainPolicy
+    version: int
+    """The version of the format that they are kept in."""
+    updated_at: str | None
+    """When one of them was last changed; `null`: never."""
+    memory: RetentionPolicy
+    rag: RetentionPolicy
 
 
-class ConfiguredDomain(Answer):
+class ConfiguredDomain(TypedDict):
     """A policy that was changed."""
 
     success: bool
     domain: str
-    policy: DomainPolicy
+    policy: RetentionPolicy
     updated_at: str | None
 
 
-class ProtectedResource(Answer):
+class ProtectedResource(TypedDict):
     """A resource that stays, and why."""
 
     resource: Metadata
     reason: str
 
 
-class SortedResources(Answer):
+class SortedResources(TypedDict):
     """What may go by a policy, and what may not."""
 
     success: bool
     domain: str
     cutoff_date: str
-    policy_applied: DomainPolicy
+    policy_applied: RetentionPolicy
     eligible: list[Metadata]
     protected: list[ProtectedResource]
     counts: dict[str, int]
 
 
-class _Archive(Answer):
+class _Archive(TypedDict):
     domain: str
     archive_id: str
-    manifest_path: str = Field(description="A path on the server's machine, or the URL of an object in a bucket.")
+    manifest_path: str
+    """A path on the server's machine, or the URL of an object in a bucket."""
     resource_count: int
     total_size_bytes: int
 
@@ -165,22 +151,14 @@ class Archive(_Archive):
     note: str | None
 
 
-class ArchivePage(Page):
-    """Some archives, the oldest first."""
-
-    items: list[Archive]
-
-
-class WholeArchive(Answer):
+class WholeArchive(TypedDict):
     """An archive: its manifest and its resources, each as it was written."""
 
     manifest: Metadata
     resources: list[Metadata]
 
 
-@domains.add(
-    "PATCH /domains/{domain}", Right.GOVERN, Reach.TENANT, ConfiguredDomain, tool="retention_configure", errors=(428,)
-)
+@domains.add("PATCH /domains/{domain}", GOVERN, TENANT, ConfiguredDomain, tool="retention_configure", errors=(428,))
 def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     """Change some fields of a domain's policy; the others, and the other domain, stay as they are.
 
@@ -188,10 +166,10 @@ def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     Holdfast's own go earlier (`auto_gc`) is refused until it is confirmed.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.configure(asked.domain.value, asked.config, confirm=asked.confirm)
+    return holdfast.domains.configure(**asked.given())
 
 
-@domains.add("GET /domains/{domain}", Right.READ, Reach.TENANT, DomainPolicy, tool="retention_get")
+@domains.add("GET /domains/{domain}", READ, TENANT, RetentionPolicy, tool="retention_get")
 def get_domain(holdfast: Holdfast, asked: OneDomain) -> Any:
     """Read the policy of a domain; the default one, until another is configured.
 
@@ -201,29 +179,27 @@ def get_domain(holdfast: Holdfast, asked: OneDomain) -> Any:
     return holdfast.domains.get(asked.domain.value)
 
 
-@domains.add("POST /domains/{domain}/apply", Right.READ, Reach.TENANT, SortedResources, tool="retention_apply")
+@domains.add("POST /domains/{domain}/apply", READ, TENANT, SortedResources, tool="retention_apply")
 def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
     """Sort resources into those that may go by the policy and those that are protected, with the reason.
 
     Deletes nothing: what is done with those that may go is up to the caller.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.apply(asked.domain.value, asked.resources, asked.options)
+    return holdfast.domains.apply(**asked.given())
 
 
-@domains.add(
-    "POST /domains/{domain}/archives", Right.WRITE, Reach.TENANT, WrittenArchive, tool="retention_archive", status=201
-)
+@domains.add("POST /domains/{domain}/archives", WRITE, TENANT, WrittenArchive, tool="retention_archive", status=201)
 def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     """Write resources to cold storage with a manifest of checksums, and read them back.
 
     Deletes nothing, and archives no memory.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.archive(asked.domain.value, asked.resources, asked.options)
+    return holdfast.domains.archive(**asked.given())
 
 
-@domains.add("GET /domains", Right.READ, Reach.TENANT, DomainPolicies, tool="retention_policies")
+@domains.add("GET /domains", READ, TENANT, DomainPolicies, tool="retention_policies")
 def list_domains(holdfast: Holdfast, _asked: Nothing) -> Any:
     """Read the policies of all domains together.
 
@@ -233,25 +209,23 @@ def list_domains(holdfast: Holdfast, _asked: Nothing) -> Any:
     return holdfast.domains.list()
 
 
-@domains.add(
-    "POST /domains/{domain}/gc-params", Right.READ, Reach.TENANT, CollectionParameters, tool="retention_gc_params"
-)
+@domains.add("POST /domains/{domain}/gc-params", READ, TENANT, CollectionParameters, tool="retention_gc_params")
 def resolve_gc_params(holdfast: Holdfast, asked: CollectionArguments) -> Any:
     """Say with which parameters a garbage collection runs: what its caller gave wins, the policy has the rest.
 
     Collects nothing.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.resolve_gc_params(asked.domain.value, asked.raw_args, asked.validated_args)
+    return holdfast.domains.resolve_gc_params(**asked.given())
 
 
-@domains.add("GET /domains/{domain}/archives", Right.READ, Reach.TENANT, ArchivePage)
+@domains.add("GET /domains/{domain}/archives", READ, TENANT, PageOf[Archive])
 def list_archives(holdfast: Holdfast, asked: ListArchives) -> Any:
     """List the archives of a domain, the oldest first."""
-    return asked.page_of_all(list(holdfast.domains.archives(asked.domain.value)), lambda one: str(one["archive_id"]))
+    return asked.page_of_all(list(holdfast.domains.archives(asked.domain.value)), itemgetter("archive_id"))
 
 
-@domains.add("GET /domains/{domain}/archives/{archive_id}", Right.READ, Reach.TENANT, WholeArchive, errors=(404,))
+@domains.add("GET /domains/{domain}/archives/{archive_id}", READ, TENANT, WholeArchive, errors=(404,))
 def read_archive(holdfast: Holdfast, asked: OneArchive) -> Any:
     """Read an archive: its manifest and its resources, each compared with its checksum."""
     return holdfast.domains.read_archive(asked.domain.value, asked.archive_id)

@@ -1,6 +1,7 @@
 """Errors as callers see them, the same at every edge: a code that programs test, a message, and what to do.
 
-Nothing of the inside is in them: a message may name files and servers, so what fails within goes to the log.
+Nothing of the inside is in them: a message may name files and servers, so what fails within goes to the log. Of what a
+caller sent wrong, nothing is said again but the names of fields: a value may be large, or a secret.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import groupby
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from holdfast.core.errors import HoldfastError
+from pydantic import BaseModel
+from starlette.responses import Response
+from starlette.types import Scope
+
+from holdfast.core.errors import HoldfastError, InvalidInputError, InvalidKindError, quote
 
 _log = logging.getLogger("holdfast.errors")
 PROBLEM_JSON: Final = "application/problem+json"
@@ -105,25 +111,17 @@ def publish(problem: BaseException) -> PublicError:
     return PublicError(problem.code, message, problem.retryable, status, advice)
 
 
-class ProblemDocument(NamedTuple):
-    """An error as an HTTP answer in the form of RFC 9457."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-def write_problem(
+def problem_response(
+    scope: Scope,
     status: int,
     detail: str,
     *,
     code: str,
     retryable: bool = False,
-    request_id: str | None = None,
     errors: Sequence[Mapping[str, str]] = (),
     headers: Mapping[str, str] | None = None,
-) -> ProblemDocument:
-    """An error as ``application/problem+json``."""
+) -> Response:
+    """An error as an HTTP answer in the form of RFC 9457, with the id of the request where it has one."""
     document = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -131,21 +129,168 @@ def write_problem(
         "detail": detail[:_MAX_CHARS],
         "code": code,
         "retryable": retryable,
-        "request_id": request_id,
+        "request_id": (scope.get("state") or {}).get("request_id"),
         **({"errors": list(errors)} if errors else {}),
     }
-    more = dict(headers or {})
+    more = {"Retry-After": _RETRY_AFTER_SECONDS} if retryable else {}
     if status == 401:
         more["WWW-Authenticate"] = 'Bearer realm="holdfast"'
-    if retryable:
-        more.setdefault("Retry-After", _RETRY_AFTER_SECONDS)
     # As ASCII: a message may quote what came in, lone surrogates included.
-    return ProblemDocument(status, more, json.dumps(document).encode())
+    return Response(json.dumps(document).encode(), status, {**more, **(headers or {})}, PROBLEM_JSON)
 
 
-def problem_of(problem: HoldfastError, request_id: str | None = None, more: str = "") -> ProblemDocument:
-    """An error of ours as ``application/problem+json``; ``more`` is added to its message."""
+def error_response(scope: Scope, problem: HoldfastError, more: str = "") -> Response:
+    """An error of ours as an HTTP answer; ``more`` is added to its message."""
     known = publish(problem)
-    return write_problem(
-        known.status, known.message + more, code=known.code, retryable=known.retryable, request_id=request_id
-    )
+    errors = problem.errors if isinstance(problem, FormError) else ()
+    detail, code, retryable = known.message + more, known.code, known.retryable
+    return problem_response(scope, known.status, detail, code=code, retryable=retryable, errors=errors)
+
+
+# --- what is wrong with the form of a request -------------------------------------------------------------------------
+
+SEND_JSON: Final = "send JSON, with the header Content-Type: application/json"
+#: What our own validators raise, by its type.
+NOT_JSON: Final = "not_json"
+_KINDS: Final = frozenset({"memory_type", "memory_types", "kinds"})
+_MAX_MISTAKE_CHARS: Final = 500
+_MAX_SHOWN: Final = 10
+Place = tuple[str | int, ...]
+
+
+class Mistake(NamedTuple):
+    """One thing that is wrong, at one place."""
+
+    place: Place
+    problem: str
+    #: It is wrong for one of the alternatives that a field has.
+    is_alternative: bool = False
+    #: It is a name that no kind of memory has.
+    is_kind: bool = False
+
+    @property
+    def where(self) -> str:
+        return (".".join(map(_quote_part, self.place)) or "body")[:200]
+
+    def __str__(self) -> str:
+        between = " " if self.problem.startswith(("must ", "is ", "was ")) else ": "
+        return f"{self.where}{between}{self.problem}"
+
+
+class FormError(InvalidInputError):
+    """What was sent does not have the form that is asked for."""
+
+    def __init__(self, mistakes: Sequence[Mistake], before: str = "") -> None:
+        shown = mistakes[:_MAX_SHOWN]
+        more = f" (and {len(mistakes) - len(shown)} more)" if len(mistakes) > len(shown) else ""
+        super().__init__(before + ". ".join(map(str, shown)) + more)
+        self.errors = [{"where": one.where, "problem": one.problem} for one in shown]
+
+
+class UnknownKindFormError(FormError):
+    """All that is wrong with what was sent is a name that no kind of memory has."""
+
+
+FormError.code, UnknownKindFormError.code = InvalidInputError.code, InvalidKindError.code
+
+
+def form_error(
+    found: Sequence[Mapping[str, Any]], body: object, model: type[BaseModel] | None, before: str = "", *, skip: int = 0
+) -> FormError:
+    """What is wrong with a request whose body should be a ``model``: one mistake for each place.
+
+    ``found`` is what a validator found. The first ``skip`` parts of a place are not named.
+    """
+    each = [_mistake(one, body, model) for one in found]
+    alternatives = [one.place for one in each if one.is_alternative]
+    # Where something within an alternative is wrong, that is the one that was meant: the others say nothing.
+    within = {place[:length] for place in alternatives for length in range(len(place))}
+    kept = [one for one in each if not (one.is_alternative and one.place in within)]
+    mistakes = [_join(list(alike)) for _, alike in groupby(kept, key=lambda one: one.place)]
+    family = UnknownKindFormError if all(one.is_kind for one in mistakes) else FormError
+    return family([one._replace(place=one.place[skip:]) for one in mistakes], before)
+
+
+def _join(alike: list[Mistake]) -> Mistake:
+    """One mistake of those at one place: what it must be is any of what the alternatives ask for."""
+    first = alike[0]
+    said = list(dict.fromkeys(one.problem for one in alike))
+    if len(said) == 1:
+        return first
+    if not all(one.startswith("must ") for one in said):
+        return first._replace(problem="; ".join(said)[:_MAX_MISTAKE_CHARS])
+    verb = "must be " if all(one.startswith("must be ") for one in said) else "must "
+    return first._replace(problem=(verb + " or ".join(one.removeprefix(verb) for one in said))[:_MAX_MISTAKE_CHARS])
+
+
+def _mistake(found: Mapping[str, Any], body: object, model: type[BaseModel] | None) -> Mistake:
+    loc, kind = tuple(found.get("loc", ())), str(found.get("type"))
+    place = _place(loc, body, is_missing=kind == "missing")
+    name = next((part for part in reversed(place) if isinstance(part, str)), None)
+    if kind == "extra_forbidden":
+        problem = f"is not known; known are: {', '.join(model.model_fields if model else ()) or 'none'}"
+    elif kind == "missing" and place == ("body",):
+        problem = f"is required: {SEND_JSON}"
+    else:
+        problem = _in_words(kind, found)
+    is_kind = kind == "enum" and name in _KINDS
+    return Mistake(place, problem[:_MAX_MISTAKE_CHARS], is_alternative=place != loc, is_kind=is_kind)
+
+
+def _place(loc: Place, body: object, *, is_missing: bool) -> Place:
+    """Where a mistake is in what was sent, without the names that a validator gives to the alternatives of a field."""
+    if loc[:1] != ("body",):
+        return loc[:2]
+    place: list[str | int] = ["body"]
+    value: Any = body
+    for number, part in enumerate(loc[1:], 2):
+        if part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        elif not (is_missing and number == len(loc)):
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _quote_part(part: object) -> str:
+    text = str(part)
+    return text if text.isprintable() and len(text) <= 60 else quote(text)
+
+
+#: What each flaw that a validator finds means, in words; a text in braces is a bound.
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "missing": "is required",
+        NOT_JSON: f"was not read: {SEND_JSON}",
+        "string_type": "must be a text",
+        **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+        **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+        "int_parsing_size": "must be a whole number of fewer digits",
+        **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+        "finite_number": "must be a finite number",
+        "list_type": "must be a list",
+        **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be an object"),
+        "string_too_short": "must have at least {min_length} characters",
+        "string_too_long": "must have at most {max_length} characters",
+        "too_short": "must have at least {min_length} entries",
+        "too_long": "must have at most {max_length} entries",
+        "greater_than": "must be more than {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than": "must be less than {lt}",
+        "less_than_equal": "must be at most {le}",
+        **dict.fromkeys(("enum", "literal_error"), "must be {expected}"),
+        "value_error": "{error}",
+    }
+)
+
+
+def _in_words(kind: str, found: Mapping[str, Any]) -> str:
+    context = found.get("ctx") or {}
+    if context.get("min_length") == 1:
+        return "must not be empty"
+    bounds = {name: _number(value) if isinstance(value, int | float) else value for name, value in context.items()}
+    return _WORDS[kind].format(**bounds) if kind in _WORDS else str(found.get("msg", "is not valid"))
+
+
+def _number(bound: float) -> str:
+    return f"{int(bound) if bound == int(bound) else bound:,}"

@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypedDict
 
 from pydantic import Field
 
-from holdfast.core.access import Right
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.operations.models import (
-    MEMORY_ID,
-    Answer,
-    ConfirmClock,
-    Id,
-    Input,
-    MaybeUser,
-    Metadata,
-    OpenAnswer,
-    example,
-)
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import output_of, page_of
-from holdfast.edges.operations.pagination import Paged
+from holdfast.edges.operations.models import MEMORY_ID, ConfirmClock, Id, Input, MaybeUser, Paged, example
+from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WHOSE, WRITE, Group
+from holdfast.edges.operations.outputs import Answer, OpenAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import hold_to_dict
-from holdfast.lifecycle.sweeping.plan import Plan, Report
-from holdfast.results import BinResult, HoldResult
+from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Plan, Report
+from holdfast.results import BinResult, HoldResult, Metadata
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
 recycle = Group("recycle", "The recycle bin: what was removed, for as long as it can be brought back.")
@@ -42,9 +31,7 @@ class PlanSweep(Input):
     model_config = example({"samples": 5})
 
     at: str | None = Field(
-        None,
-        max_length=64,
-        description="A moment or date as ISO 8601, such as 2027-01-01: what would be due then; now, if not given.",
+        None, max_length=64, description="As ISO 8601 (2027-01-01): what would be due then; now, if not given."
     )
     days_ahead: float | None = Field(None, ge=0, le=36_500, description="Instead of a moment: so many days from now.")
     confirm: bool = Field(False, description="Those too who would lose much at once.")
@@ -59,30 +46,15 @@ class RunSweep(Input):
     digest: str | None = Field(
         None,
         max_length=128,
-        description="Of a plan: exactly that is carried out, or nothing. Without one, what is due now.",
+        description="Of a plan: exactly it is carried out, or nothing. Without one, what is due now.",
     )
     confirm: bool = Field(
         False, description="Those too who would lose much at once; trust a clock that leaped, or is far ahead."
     )
 
 
-class SweepLine(Answer):
-    """What is done to how many, and why."""
-
-    memory_type: str
-    action: str
-    reason: str
-    records: int
-    bytes: int
-
-
-class SetAside(Answer):
-    """Someone who would lose so much that a person is to look at it first."""
-
-    user_id: str | None
-    agent_id: str | None
-    due: int
-    of: int
+SweepLine = output_of(Line)
+SetAside = output_of(NeedsConfirmation)
 
 
 class Waiting(Answer):
@@ -92,7 +64,7 @@ class Waiting(Answer):
     believed: str = Field(description="The latest time that the store believes.")
     since: str = Field(description="When the time that is not believed was first seen, by its own clock.")
     records: int
-    lines: list[SweepLine]
+    lines: list[SweepLine]  # type: ignore[valid-type]
 
 
 class SweepReport(OpenAnswer):
@@ -112,14 +84,14 @@ class SweepPlan(Answer):
     digest: str = Field(description="Names exactly this plan: a sweep with it carries out this or nothing.")
     counts: dict[str, int] = Field(description="How many memories would be archived, recycled, deleted.")
     bytes: int
-    lines: list[SweepLine]
-    set_aside: list[SetAside]
+    lines: list[SweepLine]  # type: ignore[valid-type]
+    set_aside: list[SetAside]  # type: ignore[valid-type]
     held: int = Field(description="How many more are due, and kept by holds.")
     waiting: Waiting | None = Field(description="What waits while the clock is far ahead of what the store has seen.")
     samples: list[Metadata]
 
 
-@sweeps.add("POST /sweeps/plan", Right.READ, Reach.TENANT, SweepPlan, tool="sweep_preview", is_long=True)
+@sweeps.add("POST /sweeps/plan", READ, TENANT, SweepPlan, tool="sweep_preview", is_long=True)
 def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
     """Say what a sweep would do in the whole tenant, now or at a moment to come. Changes nothing.
 
@@ -128,15 +100,14 @@ def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
     """
     if asked.at is not None and asked.days_ahead is not None:
         raise InvalidInputError("give at or days_ahead, not both")
-    at = asked.at
-    if asked.days_ahead is not None:
-        at = (holdfast.services.clock() + timedelta(days=asked.days_ahead)).isoformat()
+    ahead = None if asked.days_ahead is None else timedelta(days=asked.days_ahead)
+    at = asked.at if ahead is None else (holdfast.services.clock() + ahead).isoformat()
     plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
     assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
     return plan.to_dict(asked.samples)
 
 
-@sweeps.add("POST /sweeps", Right.GOVERN, Reach.TENANT, SweepReport, errors=(428,))
+@sweeps.add("POST /sweeps", GOVERN, TENANT, SweepReport, errors=(428,))
 def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int], None]) -> Any:
     """Archive, recycle and delete what is due, as the rules say; tell how far it is.
 
@@ -154,22 +125,13 @@ def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int
 # --- the recycle bin --------------------------------------------------------------------------------------------------
 
 
-class BinType(StrEnum):
-    """What is in the bin."""
-
-    MEMORY = "memory"
-    SESSION = "session"
-    MESSAGE = "message"
-    AGENT = "agent"
-    TOOL = "tool"
+BinType = StrEnum("BinType", "MEMORY SESSION MESSAGE AGENT TOOL")
 
 
 class ListRecycled(Paged):
     """Which things in the bin to list."""
 
-    type: Annotated[BinType, Field(strict=False)] = Field(
-        BinType.MEMORY, description="Things of one type are listed at a time."
-    )
+    type: BinType = Field(BinType.MEMORY, strict=False, description="Things of one type are listed at a time.")
     user_id: MaybeUser = None
 
 
@@ -186,7 +148,7 @@ class RestoreRecycled(Input):
     bundle: Id | None = Field(None, description="What went together, such as `source:import:crm`.")
 
 
-class RestoredCount(Answer):
+class RestoredCount(TypedDict):
     """How many things came back."""
 
     restored: int
@@ -200,13 +162,13 @@ class PurgeRecycled(Input):
     confirm: ConfirmClock = False
 
 
-class Purged(Answer):
+class Purged(TypedDict):
     """How many were deleted for good, by kind."""
 
     purged: dict[str, int]
 
 
-@recycle.add("GET /recycle", Right.READ, Reach.WHOSE, page_of(BinResult))
+@recycle.add("GET /recycle", READ, WHOSE, PageOf[BinResult])
 def list_recycled(holdfast: Holdfast, asked: ListRecycled) -> Any:
     """List what is in the recycle bin, of a user or of everyone, with the days each has left.
 
@@ -219,14 +181,14 @@ def list_recycled(holdfast: Holdfast, asked: ListRecycled) -> Any:
     return {"items": items, "next_cursor": None if following is None else asked.cursor_to(following)}
 
 
-@recycle.add("POST /recycle/restore", Right.WRITE, Reach.WHOSE, RestoredCount, errors=(404,))
-def restore_recycled(holdfast: Holdfast, asked: RestoreRecycled) -> Any:
+@recycle.add("POST /recycle/restore", WRITE, WHOSE, errors=(404,))
+def restore_recycled(holdfast: Holdfast, asked: RestoreRecycled) -> RestoredCount:
     """Bring something back from the recycle bin, exactly as it was."""
-    return {"restored": holdfast.recycle.restore(**asked.model_dump(exclude_none=True))}
+    return {"restored": holdfast.recycle.restore(**asked.given())}
 
 
-@recycle.add("POST /recycle/purge", Right.GOVERN, Reach.TENANT, Purged, errors=(428,), is_long=True)
-def purge_recycled(holdfast: Holdfast, asked: PurgeRecycled) -> Any:
+@recycle.add("POST /recycle/purge", GOVERN, TENANT, errors=(428,), is_long=True)
+def purge_recycled(holdfast: Holdfast, asked: PurgeRecycled) -> Purged:
     """Delete for good what has been in the bin for its time; nothing else, whoever asks."""
     return {"purged": holdfast.recycle.purge(confirm=asked.confirm)}
 
@@ -267,22 +229,21 @@ class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
     )
 
 
-@holds.add("POST /holds", Right.GOVERN, Reach.WHOSE, AddedHold, status=201)
+@holds.add("POST /holds", GOVERN, WHOSE, AddedHold, status=201)
 def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
     service = holdfast.holds
-    hold = service.add(**asked.model_dump(exclude_none=True))
+    hold = service.add(**asked.given())
     return {**hold_to_dict(hold), "covers": service.covered(hold)}
 
 
-@holds.add("GET /holds", Right.READ, Reach.TENANT, page_of(HoldResult))
+@holds.add("GET /holds", READ, TENANT, PageOf[HoldResult])
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
-    found = [hold_to_dict(one) for one in holdfast.holds.list(released=asked.released)]
-    return asked.page_of_all(found, lambda one: str(one["hold_id"]))
+    return asked.page_of_all([*map(hold_to_dict, holdfast.holds.list(released=asked.released))], itemgetter("hold_id"))
 
 
-@holds.add("POST /holds/{hold_id}/release", Right.GOVERN, Reach.TENANT, HoldResult, errors=(404,))
+@holds.add("POST /holds/{hold_id}/release", GOVERN, TENANT, HoldResult, errors=(404,))
 def release_hold(holdfast: Holdfast, asked: OneHold) -> Any:
     """Release a hold: what is past its time goes with the next sweep."""
     return hold_to_dict(holdfast.holds.release(asked.hold_id))

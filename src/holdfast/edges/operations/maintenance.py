@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from operator import itemgetter
+from typing import Annotated, Any, Final, TypedDict
 
 from pydantic import Field
 
+from holdfast.backups.catalog import Backup
+from holdfast.backups.restore import Check, Restored
+from holdfast.backups.rotate import Rotation
 from holdfast.core.access import Right, list_rights
 from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
 from holdfast.core.values import MAX_ID_CHARS
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.operations.models import (
-    Answer,
-    ConfirmClock,
-    Id,
-    Input,
-    KindName,
-    MaybeUser,
-    Metadata,
-    Nothing,
-    OpenAnswer,
-    example,
-)
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import list_of
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.models import ConfirmClock, Id, Input, KindName, MaybeUser, Nothing, Paged, example
+from holdfast.edges.operations.operation import ADMIN, CALLER, READ, STORE, WHOSE, Group
+from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast
-from holdfast.results import AuditResult, JobResult
+from holdfast.lifecycle.audit import Verdict
+from holdfast.results import AuditResult, JobResult, Metadata
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
@@ -81,85 +74,41 @@ class RotateBackups(Input):
     confirm: ConfirmClock = False
 
 
-class Backup(Answer):
-    """A backup."""
-
-    id: BackupId
-    created_at: str
-    kinds: list[str]
-    users: int
-    memories: int
-    bytes: int = Field(description="All that it refers to.")
-    written: int = Field(description="What it took beside the ones before.")
-    keeps_until: str
-    good: bool | None = Field(description="Whether a trial restore was the same as it holds; `null`: none was made.")
-    tried_at: str | None
-    problem: str | None
-    left_out: list[str] = Field(description="Pseudonyms of users who are not in it: their keys could not be opened.")
-
-
-class BackupPage(Page):
-    """Some backups, the oldest first."""
-
-    items: list[Backup]
-
-
-class BackupVerdict(OpenAnswer):
-    """Whether a backup is whole."""
-
-    id: BackupId
-    good: bool
-    problems: list[str]
-
-
-class RestoredBackup(OpenAnswer):
+class RestoredBackup(output_of(Restored, without=frozenset({"counts", "outdated"}))):  # type: ignore[misc]
     """What came back."""
 
-    backup_id: BackupId
-    users: int
-    memories: int
-    kept: int = Field(description="What was there, and stayed as it is.")
+
+class BackupVerdict(output_of(Check)):  # type: ignore[misc]
+    """Whether a backup is whole."""
+
+    good: bool
 
 
-class RotatedBackups(Answer):
-    """What a rotation did."""
-
-    removed: list[str]
-    kept: list[str] = Field(description="Past their time, and the last good ones of a kind.")
-    rewritten: list[str] = Field(description="What was sealed for the erased was taken out of them.")
-    damaged: list[str] = Field(description="They cannot be read, or lack something; they were left as they are.")
-    ahead: list[str] = Field(description="Dated later than now; they were left alone.")
-    waiting: list[str] = Field(description="Past their time by a clock that is far ahead of what the store has seen.")
-    waiting_for: str | None = Field(description="Why they wait, and what to do about it.")
-    objects: int
-
-
-@backups.add("GET /backups", Right.ADMIN, Reach.STORE, BackupPage)
+@backups.add("GET /backups", ADMIN, STORE, PageOf[Backup])
 def list_backups(holdfast: Holdfast, asked: Paged) -> Any:
     """List all backups, the oldest first."""
-    return asked.page_of_all([one.as_dict() for one in holdfast.backups.list()], lambda one: str(one["id"]))
+    return asked.page_of_all([one.as_dict() for one in holdfast.backups.list()], itemgetter("id"))
 
 
-@backups.add("POST /backups", Right.ADMIN, Reach.STORE, Backup)
+@backups.add("POST /backups", ADMIN, STORE, Backup)
 def create_backup(holdfast: Holdfast, asked: NewBackup, progress: Progress) -> Any:
     """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
-    made = holdfast.backups.create(asked.kinds, full=asked.full, confirm=asked.confirm, progress=progress)
-    return made.as_dict()
+    return holdfast.backups.create(**asked.given(), progress=progress).as_dict()
 
 
-@backups.add("GET /backups/{backup_id}", Right.ADMIN, Reach.STORE, Backup, errors=(404,))
+@backups.add("GET /backups/{backup_id}", ADMIN, STORE, Backup, errors=(404,))
 def get_backup(holdfast: Holdfast, asked: OneBackup) -> Any:
     """Read what is known of a backup."""
     return holdfast.backups.get(asked.backup_id).as_dict()
 
 
-@backups.add("POST /backups/{backup_id}/verify", Right.ADMIN, Reach.STORE, BackupVerdict, errors=(404,))
+@backups.add("POST /backups/{backup_id}/verify", ADMIN, STORE, BackupVerdict, errors=(404,))
 def verify_backup(holdfast: Holdfast, asked: VerifyBackup, progress: Progress) -> Any:
     """Read all of a backup and see that each byte is as it was written; on request, restore it on trial and compare."""
     return holdfast.backups.verify(asked.backup_id, restore=asked.restore, progress=progress).as_dict()
 
 
-@backups.add("POST /backups/{backup_id}/restore", Right.ADMIN, Reach.STORE, RestoredBackup, errors=(404, 410, 428))
+@backups.add("POST /backups/{backup_id}/restore", ADMIN, STORE, RestoredBackup, errors=(404, 410, 428))
 def restore_backup(holdfast: Holdfast, asked: RestoreBackup, progress: Progress) -> Any:
     """Bring back what a backup holds, but nobody who was erased since.
 
@@ -168,13 +117,10 @@ def restore_backup(holdfast: Holdfast, asked: RestoreBackup, progress: Progress)
     """
     if not asked.confirm:
         _check_unused(holdfast, asked)
-    restored = holdfast.backups.restore(
-        asked.backup_id, user_id=asked.user_id, memory_id=asked.memory_id, overwrite=asked.overwrite, progress=progress
-    )
-    return restored.as_dict()
+    return holdfast.backups.restore(**asked.given("confirm"), progress=progress).as_dict()
 
 
-@backups.add("POST /backups:rotate", Right.ADMIN, Reach.STORE, RotatedBackups, errors=(428,), is_long=True)
+@backups.add("POST /backups:rotate", ADMIN, STORE, Rotation, errors=(428,), is_long=True)
 def rotate_backups(holdfast: Holdfast, asked: RotateBackups) -> Any:
     """Remove the backups past their time, but never the last good one of a kind."""
     return holdfast.backups.rotate(confirm=asked.confirm).as_dict()
@@ -216,35 +162,35 @@ class JobChange(OneJob):
     enabled: bool | None = Field(None, description="Whether it runs at all.")
 
 
-class Jobs(list_of(JobResult)):  # type: ignore[misc]
+class Jobs(ListOf[JobResult]):
     """All jobs, and what an operator should know of them."""
 
     problems: list[str]
 
 
-class JobRun(Answer):
+class JobRun(TypedDict):
     """A job that was run."""
 
     name: str
     result: Metadata
 
 
-@schedule.add("GET /schedule", Right.ADMIN, Reach.STORE, Jobs)
-def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Any:
+@schedule.add("GET /schedule", ADMIN, STORE)
+def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Jobs:
     """List the jobs: when each runs next, how its last run went, and what is wrong."""
     jobs = holdfast.schedule
     return {"items": jobs.list(), "problems": jobs.problems()}
 
 
-@schedule.add("PATCH /schedule/{name}", Right.ADMIN, Reach.STORE, JobResult, errors=(404,))
-def set_job(holdfast: Holdfast, asked: JobChange) -> Any:
+@schedule.add("PATCH /schedule/{name}", ADMIN, STORE, errors=(404,))
+def set_job(holdfast: Holdfast, asked: JobChange) -> JobResult:
     """Change when a job runs, or whether."""
     _check_job(holdfast, asked)
-    return holdfast.schedule.set(asked.name, cron=asked.cron, timezone=asked.timezone, enabled=asked.enabled)
+    return holdfast.schedule.set(**asked.given())
 
 
-@schedule.add("POST /schedule/{name}/run", Right.ADMIN, Reach.STORE, JobRun, errors=(404,), is_long=True)
-def run_job(holdfast: Holdfast, asked: OneJob) -> Any:
+@schedule.add("POST /schedule/{name}/run", ADMIN, STORE, errors=(404,), is_long=True)
+def run_job(holdfast: Holdfast, asked: OneJob) -> JobRun:
     """Run a job now, by hand; its slots stay as they are."""
     _check_job(holdfast, asked)
     return {"name": asked.name, "result": holdfast.schedule.run(asked.name)}
@@ -266,32 +212,17 @@ class TailAudit(Input):
     limit: int = Field(20, ge=1, le=10_000, description="How many at most.")
 
 
-class AuditFinding(Answer):
-    """Something that is wrong."""
-
-    chain: str
-    seq: int
-    problem: str
-
-
-class AuditVerdict(Answer):
+class AuditVerdict(output_of(Verdict, "ok")):  # type: ignore[misc]
     """Whether the audit chain is whole."""
 
-    ok: bool
-    chains: int
-    entries: int
-    checkpoints: int
-    problems: int
-    findings: list[AuditFinding]
 
-
-@audit.add("GET /audit", Right.READ, Reach.WHOSE, list_of(AuditResult))
-def tail_audit(holdfast: Holdfast, asked: TailAudit) -> Any:
+@audit.add("GET /audit", READ, WHOSE)
+def tail_audit(holdfast: Holdfast, asked: TailAudit) -> ListOf[AuditResult]:
     """Read the latest entries of the audit chain, of a user or of the tenant, the newest last."""
     return {"items": holdfast.audit.tail(asked.limit, user_id=asked.user_id)}
 
 
-@audit.add("POST /audit/verify", Right.READ, Reach.STORE, AuditVerdict, is_long=True)
+@audit.add("POST /audit/verify", READ, STORE, AuditVerdict, is_long=True)
 def verify_audit(holdfast: Holdfast, _asked: Nothing) -> Any:
     """Look for any entry or checkpoint of the store that was changed, removed, moved or added."""
     verdict = holdfast.audit.verify()
@@ -302,19 +233,24 @@ def verify_audit(holdfast: Holdfast, _asked: Nothing) -> Any:
 # --- who calls --------------------------------------------------------------------------------------------------------
 
 
-class Me(Answer):
+class Me(TypedDict):
     """Who calls."""
 
-    key_id: str | None = Field(description="`null`: the local caller, who needs no key.")
-    tenant: str = Field(description="The tenant that is acted for.")
-    operator: bool = Field(description="May act for any tenant, and for the whole store.")
+    key_id: str | None
+    """`null`: the local caller, who needs no key."""
+    tenant: str
+    """The tenant that is acted for."""
+    operator: bool
+    """May act for any tenant, and for the whole store."""
     rights: list[str]
-    users: list[str] | None = Field(description="Bound to these users; `null`: to none.")
-    agents: list[str] | None = Field(description="Bound to these agents; `null`: to none.")
+    users: list[str] | None
+    """Bound to these users; `null`: to none."""
+    agents: list[str] | None
+    """Bound to these agents; `null`: to none."""
 
 
-@access.add("GET /me", Right.READ, Reach.CALLER, Me)
-def get_me(gate: Gate, _asked: Nothing) -> Any:
+@access.add("GET /me", READ, CALLER)
+def get_me(gate: Gate, _asked: Nothing) -> Me:
     """Say who calls, and what they may do."""
     principal = gate.principal
     return {

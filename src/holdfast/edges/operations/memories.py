@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from holdfast.core.access import Right
+from holdfast import results
 from holdfast.core.records import MemoryType
 from holdfast.core.values import MAX_DERIVED_FROM, MAX_TOP_K
-from holdfast.edges.operations.models import Answer, Id, Kind, KindName, Metadata, OneMemory, Scoped, example
-from holdfast.edges.operations.operation import Brief, Group, Reach
-from holdfast.edges.operations.outputs import list_of, page_of
-from holdfast.edges.operations.pagination import Paged
+from holdfast.edges.operations.models import MEMORY_ID, Id, KindName, Paged, Scoped, example
+from holdfast.edges.operations.operation import MEMORY, READ, WRITE, Brief, Group
+from holdfast.edges.operations.outputs import Answer, ListOf, PageOf
 from holdfast.engine import MemoryManager
-from holdfast.results import (
-    AddManyResult,
-    AddResult,
-    DeleteResult,
-    ExplainResult,
-    GetResult,
-    MemoryResult,
-    RestoreResult,
-    RetrieveResult,
-)
+from holdfast.results import Metadata
 
 memories = Group("memories", "What is remembered: added, found, read, changed, deleted and restored.")
 MAX_BATCH: Final = 1_000
@@ -31,7 +22,7 @@ MAX_BATCH: Final = 1_000
 MAX_SHOWN_CHARS: Final = 8_000
 _CUT: Final = "… (memory_get has the rest)"
 
-_WHO: Final = {"user_id": "alice", "agent_id": "travel_agent"}
+WHO: Final = {"user_id": "alice", "agent_id": "travel_agent"}
 _KINDS: Final = (
     "long_term: facts and preferences of the user. short_term: what was said in this session. persona: who this agent "
     "is to the user. episodic: a task and how it went. entity: a person or thing. structured: a JSON object; its "
@@ -41,19 +32,12 @@ _FILTERS: Final = (
     "What the metadata must be, such as {'topic': 'travel'}, {'price': {'gte': 10}} or {'created_at': {'gte': "
     "'2026-01-01'}}."
 )
-Source = Annotated[
-    Id | None, Field(description="Who or what it comes from, such as `import:crm-2026-05`; this agent, if not given.")
-]
-DerivedFrom = Annotated[
-    list[str] | None,
-    Field(max_length=MAX_DERIVED_FROM, description="Ids of the memories and messages of this user it was made from."),
-]
-NewMetadata = Annotated[
-    Metadata | None, Field(description="A JSON object to filter by later, such as {'topic': 'travel'}.")
-]
-AutoPrune = Annotated[
-    bool, Field(description="At the quota, send the oldest tenth of the kind to the recycle bin first.")
-]
+_SOURCE: Final = "Who or what it comes from, such as `import:crm-2026-05`; this agent, if not given."
+_DERIVED: Final = "Ids of the memories and messages of this user it was made from."
+_METADATA: Final = "A JSON object to filter by later, such as {'topic': 'travel'}."
+Source = Annotated[Id | None, Field(description=_SOURCE)]
+DerivedFrom = Annotated[list[str] | None, Field(max_length=MAX_DERIVED_FROM, description=_DERIVED)]
+NewMetadata = Annotated[Metadata | None, Field(description=_METADATA)]
 Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
 
 
@@ -61,13 +45,13 @@ class _New(Scoped):
     memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
     source: Source = None
     derived_from: DerivedFrom = None
-    auto_prune: AutoPrune = False
+    auto_prune: bool = Field(False, description="At the quota, send the oldest tenth of the kind to the bin first.")
 
 
 class NewMemory(_New):
     """A memory to be added."""
 
-    model_config = example({**_WHO, "content": "Ann likes green tea.", "metadata": {"topic": "drinks"}})
+    model_config = example({**WHO, "content": "Ann likes green tea.", "metadata": {"topic": "drinks"}})
 
     content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
     metadata: NewMetadata = None
@@ -76,18 +60,16 @@ class NewMemory(_New):
 class NewMemories(_New):
     """Memories to be added together, all of them or none."""
 
-    model_config = example({**_WHO, "contents": ["Ann likes green tea.", "Ann lives in Leeds."]})
+    model_config = example({**WHO, "contents": ["Ann likes green tea.", "Ann lives in Leeds."]})
 
     contents: list[str | dict[str, Any]] = Field(max_length=MAX_BATCH, description="What each of them says.")
-    metadata: Metadata | list[Metadata | None] | None = Field(
-        None, description="One object for all of them, or a list with one for each."
-    )
+    metadata: Metadata | list[Metadata | None] | None = Field(None, description="One object for all, or one for each.")
 
 
 class Question(Scoped):
     """What to look for, in whose memory."""
 
-    model_config = example({**_WHO, "query": "What does Ann drink?", "top_k": 5, "filters": {"topic": "drinks"}})
+    model_config = example({**WHO, "query": "What does Ann drink?", "top_k": 5, "filters": {"topic": "drinks"}})
 
     query: str = Field(description="What to look for, in any words.")
     memory_types: list[KindName] | None = Field(
@@ -104,10 +86,16 @@ class Question(Scoped):
 class ListMemories(Scoped, Paged):
     """Which memories to list."""
 
-    memory_type: Kind = MemoryType.LONG_TERM
+    memory_type: KindName = Field(MemoryType.LONG_TERM, description="The kind of memory.")
     filters: Filters = None
     include_archived: bool = Field(False, description="Archived memories too.")
     source: Id | None = Field(None, description="Only what came from there.")
+
+
+class OneMemory(Scoped):
+    """One memory, by its id."""
+
+    memory_id: str = Field(description="The memory's id.", examples=[MEMORY_ID])
 
 
 class MemoryChange(OneMemory):
@@ -161,25 +149,21 @@ def shorten(given: dict[str, Any], asked: Question | ListMemories) -> dict[str, 
 
 def _shorten_one(memory: dict[str, Any], *, with_kind: bool) -> dict[str, Any]:
     content: str = memory["content"]
-    brief = {
+    return {
         "memory_id": memory["memory_id"],
         "content": content if len(content) <= MAX_SHOWN_CHARS else content[:MAX_SHOWN_CHARS] + _CUT,
+        **({"score": round(memory["score"], 2)} if "score" in memory else {}),
+        "created_at": memory["created_at"][:10],
+        **({"memory_type": memory["memory_type"]} if with_kind else {}),
+        **({"is_archived": True} if memory["is_archived"] else {}),
     }
-    if "score" in memory:
-        brief["score"] = round(memory["score"], 2)
-    brief["created_at"] = memory["created_at"][:10]
-    if with_kind:
-        brief["memory_type"] = memory["memory_type"]
-    if memory["is_archived"]:
-        brief["is_archived"] = True
-    return brief
 
 
 _BRIEF: Final = Brief(BriefMemories, shorten)
 
 
-@memories.add("POST /memories", Right.WRITE, Reach.MEMORY, AddResult, tool="memory_add", status=201, errors=(423,))
-def add_memory(memory: MemoryManager, asked: NewMemory) -> Any:
+@memories.add("POST /memories", WRITE, MEMORY, tool="memory_add", status=201, errors=(423,))
+def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     """Remember something.
 
     Use it for what matters beyond this conversation: a fact, a preference, a decision, how a task went. Write one
@@ -187,86 +171,55 @@ def add_memory(memory: MemoryManager, asked: NewMemory) -> Any:
     (working memory aside, which lives in the process that serves the session).
     """
     memory.auto_prune = asked.auto_prune
-    return memory.add(
-        asked.content, asked.memory_type, asked.metadata, source=asked.source, derived_from=asked.derived_from
-    )
+    return memory.add(**asked.given("auto_prune"))
 
 
-@memories.add("POST /memories:batch", Right.WRITE, Reach.MEMORY, AddManyResult, status=201, errors=(423,))
-def add_memories(memory: MemoryManager, asked: NewMemories) -> Any:
+@memories.add("POST /memories:batch", WRITE, MEMORY, status=201, errors=(423,))
+def add_memories(memory: MemoryManager, asked: NewMemories) -> results.AddManyResult:
     """Remember many things together: all of them, or none."""
     memory.auto_prune = asked.auto_prune
-    return memory.add_many(
-        asked.contents, asked.memory_type, asked.metadata, source=asked.source, derived_from=asked.derived_from
-    )
+    return memory.add_many(**asked.given("auto_prune"))
 
 
-@memories.add("POST /recall", Right.READ, Reach.MEMORY, list_of(RetrieveResult), tool="memory_search", brief=_BRIEF)
-def recall(memory: MemoryManager, asked: Question) -> Any:
+@memories.add("POST /recall", READ, MEMORY, tool="memory_search", brief=_BRIEF)
+def recall(memory: MemoryManager, asked: Question) -> ListOf[results.RetrieveResult]:
     """Recall what bears on a question, best first.
 
     Use it before you answer or ask the user for something they may have said before. It finds by meaning and by words.
     Of several kinds each keeps its best match; working memory comes first, the others by score. Memories whose time is
     over or that were deleted are never found.
     """
-    found = memory.retrieve(
-        asked.query,
-        asked.memory_types,
-        asked.top_k,
-        asked.filters,
-        include_archived=asked.include_archived,
-        explain=asked.explain,
-    )
-    return {"items": found}
+    return {"items": memory.retrieve(**asked.given())}
 
 
-@memories.add("GET /memories", Right.READ, Reach.MEMORY, page_of(MemoryResult), tool="memory_list", brief=_BRIEF)
-def list_memories(memory: MemoryManager, asked: ListMemories) -> Any:
+@memories.add("GET /memories", READ, MEMORY, tool="memory_list", brief=_BRIEF)
+def list_memories(memory: MemoryManager, asked: ListMemories) -> PageOf[results.MemoryResult]:
     """List memories of a kind, newest first.
 
     Use it to go through what is remembered; to find something, searching is better.
     """
-    place = asked.place(str)
-    found = memory.list_memories(
-        asked.memory_type,
-        asked.filters,
-        limit=asked.limit + 1,
-        include_archived=asked.include_archived,
-        source=asked.source,
-        before=None if place is None else str(place[0]),
-    )
-    return asked.page(found, lambda one: [one["memory_id"]])
+    found = memory.list_memories(**asked.given("limit", "cursor"), limit=asked.limit + 1, before=asked.last())
+    return asked.page(found, itemgetter("memory_id"))
 
 
-@memories.add("GET /memories/{memory_id}", Right.READ, Reach.MEMORY, GetResult, tool="memory_get", errors=(404,))
-def get_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+@memories.add("GET /memories/{memory_id}", READ, MEMORY, tool="memory_get", errors=(404,))
+def get_memory(memory: MemoryManager, asked: OneMemory) -> results.GetResult:
     """Read one memory, with all that belongs to it."""
     return memory.get(asked.memory_id)
 
 
-@memories.add(
-    "PATCH /memories/{memory_id}?user_id&agent_id&session_id",
-    Right.WRITE,
-    Reach.MEMORY,
-    MemoryResult,
-    tool="memory_update",
-    errors=(404, 423),
-)
-def update_memory(memory: MemoryManager, asked: MemoryChange) -> Any:
+@memories.add("PATCH /memories/{memory_id}", WRITE, MEMORY, tool="memory_update", errors=(404, 423))
+def update_memory(memory: MemoryManager, asked: MemoryChange) -> results.MemoryResult:
     """Change what a memory says, its metadata, or where it comes from; its age stays.
 
     Use it when the user corrects something or things have changed. What it said before is replaced. Entities cannot be
     changed as text, short-term messages not at all.
     """
-    return memory.update(
-        asked.memory_id, asked.content, asked.metadata, source=asked.source, derived_from=asked.derived_from
-    )
+    return memory.update(**asked.given())
 
 
-@memories.add(
-    "DELETE /memories/{memory_id}", Right.WRITE, Reach.MEMORY, DeleteResult, tool="memory_delete", errors=(404, 423)
-)
-def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
+@memories.add("DELETE /memories/{memory_id}", WRITE, MEMORY, tool="memory_delete", errors=(404, 423))
+def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> results.DeleteResult:
     """Send a memory to the recycle bin for 15 days, out of recall at once.
 
     Use it when the user asks for it or the memory is wrong; memory_restore brings it back. Working and short-term
@@ -275,35 +228,20 @@ def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> Any:
     return memory.delete(asked.memory_id, with_derived=asked.with_derived)
 
 
-@memories.add(
-    "POST /memories/{memory_id}/restore?user_id&agent_id&session_id",
-    Right.WRITE,
-    Reach.MEMORY,
-    RestoreResult,
-    tool="memory_restore",
-    errors=(404,),
-)
-def restore_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+@memories.add("POST /memories/{memory_id}/restore", WRITE, MEMORY, tool="memory_restore", errors=(404,))
+def restore_memory(memory: MemoryManager, asked: OneMemory) -> results.RestoreResult:
     """Bring a memory back from the recycle bin, exactly as it was, with what was deleted along with it."""
     return memory.restore(asked.memory_id)
 
 
-@memories.add(
-    "POST /memories/{memory_id}/rehydrate?user_id&agent_id&session_id",
-    Right.WRITE,
-    Reach.MEMORY,
-    MemoryResult,
-    errors=(404, 410),
-)
-def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+@memories.add("POST /memories/{memory_id}/rehydrate", WRITE, MEMORY, errors=(404, 410))
+def rehydrate_memory(memory: MemoryManager, asked: OneMemory) -> results.MemoryResult:
     """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
     return memory.rehydrate(asked.memory_id)
 
 
-@memories.add(
-    "GET /memories/{memory_id}/explain", Right.READ, Reach.MEMORY, ExplainResult, tool="memory_explain", errors=(404,)
-)
-def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
+@memories.add("GET /memories/{memory_id}/explain", READ, MEMORY, tool="memory_explain", errors=(404,))
+def explain_memory(memory: MemoryManager, asked: OneMemory) -> results.ExplainResult:
     """Say which rules a memory lives under, what happens to it next, and what protects it; or how it went.
 
     Use it when the user asks why something is, or is not, remembered.
@@ -311,7 +249,7 @@ def explain_memory(memory: MemoryManager, asked: OneMemory) -> Any:
     return memory.explain(asked.memory_id)
 
 
-@memories.add("GET /memories/{memory_id}/derived", Right.READ, Reach.MEMORY, list_of(MemoryResult), errors=(404,))
-def list_derived(memory: MemoryManager, asked: DerivedOf) -> Any:
+@memories.add("GET /memories/{memory_id}/derived", READ, MEMORY, errors=(404,))
+def list_derived(memory: MemoryManager, asked: DerivedOf) -> ListOf[results.MemoryResult]:
     """List what was derived from a memory or a message."""
     return {"items": memory.derived(asked.memory_id, deep=asked.deep)}

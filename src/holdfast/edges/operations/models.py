@@ -1,24 +1,32 @@
-"""What inputs and outputs have in common. No field of an input is ignored; an output has only declared fields."""
+"""What inputs have in common: no field of one is ignored. Pages: a list is given some at a time.
+
+The cursor of a page names the list, what was asked of it, and the last thing that was shown: what is added or removed
+meanwhile neither repeats nor hides anything else. A cursor gives no access: what it leads to is checked as ever.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-from types import NoneType
-from typing import Annotated, Any, Final, get_args, get_origin
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
+from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import MemoryType
 from holdfast.core.values import MAX_ID_CHARS, json_problem, to_json
-from holdfast.edges.operations.validation_errors import NOT_JSON, SEND_JSON
+from holdfast.edges.operations.errors import NOT_JSON, SEND_JSON
+from holdfast.edges.operations.outputs import PageOf
 
 MEMORY_ID: Final = "0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77"
-MOMENT: Final = "2026-01-15T12:00:00+00:00"
-
-Metadata = dict[str, Any]
+MAX_PAGE: Final = 1_000
+MAX_CURSOR_CHARS: Final = 4_096
+_SUM_BYTES: Final = 8
+_T = TypeVar("_T")
+Place = list[str | int]
 
 
 class Input(BaseModel):
@@ -41,26 +49,9 @@ class Input(BaseModel):
             raise ValueError("it has a lone surrogate, which is not a character") from wrong
         return given
 
-
-class Nothing(Input):
-    """An input without fields."""
-
-
-class Answer(BaseModel):
-    """What an operation gives. The examples of its fields make its example."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_options: Any) -> None:
-        values = {name: _example_of(name, field) for name, field in cls.model_fields.items() if field.is_required()}
-        cls.model_config["json_schema_extra"] = {"example": values}
-
-
-class OpenAnswer(Answer):
-    """What an operation gives, and whatever else belongs to it."""
-
-    model_config = ConfigDict(extra="allow")
+    def given(self, *besides: str) -> dict[str, Any]:
+        """What was given, as named arguments of a verb; without the fields that are named here."""
+        return {name: value for name, value in self.__dict__.items() if value is not None and name not in besides}
 
 
 def example(value: Any) -> ConfigDict:
@@ -68,85 +59,18 @@ def example(value: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"example": value})
 
 
-#: What fields of these names have in examples.
-_EXAMPLES: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("memory_id", "message_id", "episode_id", "key_id", "hold_id", "archive_id", "rule_id"), MEMORY_ID),
-    **dict.fromkeys(("created_at", "updated_at", "deleted_at", "at", "last_active_at", "cutoff_date"), MOMENT),
-    **dict.fromkeys(("timestamp", "date", "updated_on", "next_run", "tried_at", "believed", "since"), MOMENT),
-    **dict.fromkeys(("purge_at", "keeps_until"), "2026-01-30T12:00:00+00:00"),
-    **dict.fromkeys(("ok", "success", "signed", "trusted", "good", "enabled", "is_visible"), True),
-    **dict.fromkeys(("pseudonym", "subject", "chain"), "9f2c…"),
-    **dict.fromkeys(("archive_by", "delete_by"), "the default for episodic"),
-    "user_id": "alice",
-    "agent_id": "travel_agent",
-    "session_id": "s1",
-    "tool_id": "route_finder",
-    "tenant": "acme",
-    "rights": ["read", "write"],
-    "content": "Ann likes green tea.",
-    "role": "user",
-    "task": "Book a train to Leeds",
-    "summary": "Looked up trains and booked the 9:15.",
-    "description": "Books journeys",
-    "metadata": {"topic": "drinks"},
-    "memory_type": "long_term",
-    "memory_ids": [MEMORY_ID],
-    "operation": "add",
-    "source": "agent:travel_agent",
-    **dict.fromkeys(("author", "actor"), f"key:{MEMORY_ID}"),
-    "score": 0.83,
-    "quota_remaining": 9_999,
-    "max_memories": 10_000,
-    "state": "active",
-    "level": "user",
-    "action": "archive",
-    "reason": "90 days after it ended",
-    "archive_after_days": 90,
-    "delete_after_days": 365,
-    "recycle_bin_days": 15,
-    "days_left": 15,
-    "counts": {"archive": 3},
-    "newly_due": {"archive": 0, "delete": 0, "recycle": 12},
-    "domain": "memory",
-    "older_than_days": 30,
-    "source_types": ["context", "action", "thought"],
-    "name": "daily",
-    "cron": "0 3 * * *",
-    "timezone": "UTC",
-}
-_BY_TYPE: Final[Mapping[object, Any]] = {str: "…", int: 3, float: 1.2, bool: False, dict: {}, list: []}
+class Nothing(Input):
+    """An input without fields."""
 
 
-def _example_of(name: str, field: FieldInfo) -> Any:
-    if field.examples:
-        return field.examples[0]
-    return _EXAMPLES[name] if name in _EXAMPLES else _example_value(field.annotation)
-
-
-def _example_value(annotation: Any) -> Any:
-    parts = get_args(annotation)
-    if NoneType in parts:
-        return None
-    if get_origin(annotation) is list and isinstance(parts[0], type) and issubclass(parts[0], Answer):
-        return [_example_value(parts[0])]
-    if isinstance(annotation, type) and issubclass(annotation, Answer):
-        extra: Any = annotation.model_config["json_schema_extra"]
-        return extra["example"]
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return next(iter(annotation)).value
-    return _BY_TYPE[get_origin(annotation) or annotation]
-
+# --- fields that inputs share -----------------------------------------------------------------------------------------
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 UserId = Annotated[Id, Field(description="Whose memory it is.", examples=["alice"])]
 AgentId = Annotated[Id, Field(description="The agent that sees it.", examples=["travel_agent"])]
-SessionId = Annotated[Id, Field(description="The session's id.", examples=["s1"])]
-MemoryId = Annotated[str, Field(description="The memory's id.", examples=[MEMORY_ID])]
 KindName = Annotated[MemoryType, Field(strict=False)]
-Kind = Annotated[KindName, Field(description="The kind of memory.")]
 
 MaybeUser = Annotated[Id | None, Field(description="Of which user; of all of them, if not given.", examples=["alice"])]
-MaybeAgent = Annotated[Id | None, Field(description="Of which agent; of all of them, if not given.")]
 MaybeSession = Annotated[Id | None, Field(description="In which session; the one without a name, if not given.")]
 Confirm = Annotated[bool, Field(description="You have looked at what it comes to.")]
 ConfirmClock = Annotated[bool, Field(description="The clock is right, though it leaped or is far ahead.")]
@@ -159,6 +83,10 @@ class Scoped(Input):
     agent_id: AgentId
     session_id: MaybeSession = None
 
+    def given(self, *besides: str) -> dict[str, Any]:
+        """What was given, without whose memory it is: the function gets that memory."""
+        return super().given("user_id", "agent_id", "session_id", *besides)
+
 
 class OneUser(Input):
     """One user."""
@@ -166,13 +94,77 @@ class OneUser(Input):
     user_id: UserId
 
 
-class OneMemory(Scoped):
-    """One memory, by its id."""
-
-    memory_id: MemoryId
+# --- pages ------------------------------------------------------------------------------------------------------------
 
 
-class Count(Answer):
-    """How many."""
+class Paged(Input):
+    """A request for some of a list."""
 
-    count: int
+    limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many at most.")
+    cursor: str | None = Field(
+        None, max_length=MAX_CURSOR_CHARS, description="The `next_cursor` of the page before; without it, the first."
+    )
+    _listing: str = PrivateAttr("")
+    _tenant: str = PrivateAttr("")
+
+    def bind(self, listing: str, tenant: str) -> None:
+        """Say which list of which tenant is asked for: a cursor of another one is refused."""
+        self._listing, self._tenant = listing, tenant
+
+    def place(self, *kinds: type) -> Place | None:
+        """Where the page before ended: values of these kinds. ``None`` for the first page."""
+        return read_cursor(self.cursor, self._listing, self._asked, *kinds)
+
+    def last(self) -> str | None:
+        """The key of the last thing on the page before. ``None`` for the first page."""
+        place = self.place(str)
+        return None if place is None else str(place[0])
+
+    def page(self, found: Sequence[_T], key: Callable[[_T], str]) -> PageOf[_T]:
+        """A page of what was found, which is one more than ``limit`` where there is more."""
+        items = list(found[: self.limit])
+        return {"items": items, "next_cursor": self.cursor_to([key(items[-1])]) if len(found) > self.limit else None}
+
+    def page_of_all(self, items: Sequence[_T], key: Callable[[_T], str], *, descending: bool = False) -> PageOf[_T]:
+        """A page of a list that is at hand whole, in the order of its keys."""
+        last = self.last()
+        rest = [one for one in items if last is None or (key(one) < last if descending else key(one) > last)]
+        return self.page(sorted(rest, key=key, reverse=descending)[: self.limit + 1], key)
+
+    def cursor_to(self, place: Sequence[str | int]) -> str:
+        """The cursor that leads on from a place."""
+        return write_cursor(self._listing, self._asked, place)
+
+    @property
+    def _asked(self) -> list[object]:
+        return [self._tenant, self.model_dump(mode="json", exclude={"limit", "cursor"})]
+
+
+def write_cursor(listing: str, asked: Sequence[object], place: Sequence[str | int]) -> str:
+    """The cursor that leads on from a place in a list."""
+    content = json.dumps(list(place), ensure_ascii=False, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(_checksum(listing, asked, content) + content).rstrip(b"=").decode()
+
+
+def read_cursor(cursor: str | None, listing: str, asked: Sequence[object], *kinds: type) -> Place | None:
+    """The place that a cursor leads on from: values of these kinds. ``None`` without a cursor."""
+    if cursor is None:
+        return None
+    try:
+        raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        place: Place = (
+            json.loads(raw[_SUM_BYTES:]) if raw.startswith(_checksum(listing, asked, raw[_SUM_BYTES:])) else []
+        )
+    except (ValueError, RecursionError):
+        place = []
+    if [type(part) for part in place] != list(kinds) or json_problem(place) is not None:
+        raise InvalidInputError(
+            "that is not a cursor of this list; take next_cursor of the page before and ask the same otherwise, or "
+            "leave it out to begin anew"
+        )
+    return place
+
+
+def _checksum(listing: str, asked: Sequence[object], content: bytes) -> bytes:
+    question = json.dumps([listing, *asked], sort_keys=True, default=str).encode()
+    return hashlib.sha256(b"holdfast-cursor" + hashlib.sha256(question).digest() + content).digest()[:_SUM_BYTES]

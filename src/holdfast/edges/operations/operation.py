@@ -5,23 +5,24 @@ Its function does the work; the docstring of the function describes it to people
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from inspect import cleandoc, signature
-from typing import Any, NamedTuple, TypeVar, get_type_hints, is_typeddict
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 
 from holdfast.core.access import Principal, Right
 from holdfast.core.audit import REST, acting_as
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.operations.models import Input
+from holdfast.edges.operations.models import Input, Paged, Scoped
 from holdfast.edges.operations.outputs import output_of
-from holdfast.edges.operations.pagination import Paged
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_NAMES: Final = re.compile(r"{(\w+)}")
 
 
 class Reach(StrEnum):
@@ -39,6 +40,10 @@ class Reach(StrEnum):
     """One tenant as a whole."""
     STORE = "store"
     """All tenants: operators only."""
+
+
+CALLER, MEMORY, USER, WHOSE, TENANT, STORE = Reach
+READ, WRITE, GOVERN, ADMIN = Right
 
 
 class Form(StrEnum):
@@ -59,37 +64,78 @@ class Brief(NamedTuple):
     """Makes it of the operation's result and its input."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """One thing that can be asked for."""
 
-    name: str
+    run: Callable[..., Any]
     group: str
-    description: str
-    right: Right
-    reach: Reach
     method: str
     path: str
     """Below ``/v1``, with names of input fields in braces."""
-    in_query: frozenset[str]
-    """Fields of the input that are part of the query even where there is a body."""
-    inputs: type[Input]
-    output: type[BaseModel]
-    run: Callable[..., Any]
-    form: Form
+    right: Right
+    reach: Reach
+    given_output: Any
     tool: str | None
     """Its name as an MCP tool, where it is one."""
     brief: Brief | None
     status: int
     errors: frozenset[int]
     """HTTP statuses that it may fail with, beside those that any operation may."""
-    is_long: bool
-    """It may take longer than a request usually may."""
+    may_be_long: bool
 
-    @property
+    @cached_property
+    def name(self) -> str:
+        """What the function is called."""
+        return self.run.__name__
+
+    @cached_property
+    def description(self) -> str:
+        """What it does, in a paragraph or more."""
+        return cleandoc(self.run.__doc__ or "")
+
+    @cached_property
     def summary(self) -> str:
         """The description in one line."""
         return " ".join(self.description.partition("\n\n")[0].split()).rstrip(".")
+
+    @cached_property
+    def inputs(self) -> type[Input]:
+        """What it takes."""
+        found: type[Input] = get_type_hints(self.run)[list(signature(self.run).parameters)[1]]
+        return found
+
+    @cached_property
+    def output(self) -> type[BaseModel]:
+        """What it gives."""
+        given = self.given_output or get_type_hints(self.run)["return"]
+        if given is Any:
+            raise TypeError(f"the operation {self.name} does not say what it gives; annotate what it returns")
+        return output_of(given)
+
+    @cached_property
+    def form(self) -> Form:
+        """In which form it gives its result."""
+        stream = list(signature(self.run).parameters)[2:]
+        return {"progress": Form.LINES, "file": Form.FILE}[stream[0]] if stream else Form.DOCUMENT
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take longer than a request usually may."""
+        return self.may_be_long or self.form is not Form.DOCUMENT
+
+    @cached_property
+    def in_path(self) -> frozenset[str]:
+        """The fields of the input that the path names."""
+        return frozenset(_NAMES.findall(self.path))
+
+    @cached_property
+    def in_body(self) -> frozenset[str]:
+        """The fields of the input that the body has; all others that the path does not name are in the query."""
+        if self.method not in ("POST", "PUT", "PATCH"):
+            return frozenset()
+        outside = self.in_path | (Scoped.model_fields.keys() if "memory_id" in self.in_path else frozenset())
+        return frozenset(self.inputs.model_fields.keys() - outside)
 
     def bind(self, gate: Gate, asked: Input, edge: str = REST) -> Callable[..., Any]:
         """What does it, where the gate lets the caller reach that far; ``ForbiddenError`` where not.
@@ -104,24 +150,23 @@ class Operation:
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can get anything but a refusal from it."""
         bound = caller.users is not None or caller.agents is not None
-        return caller.allows(self.right) and not (bound and self.reach in (Reach.TENANT, Reach.STORE))
+        return caller.allows(self.right) and not (bound and self.reach in (TENANT, STORE))
 
     def _reach(self, gate: Gate, asked: Any) -> Any:
         """What the function works on. There is no other way to it than the gate."""
-        right = self.right
         match self.reach:
             case Reach.CALLER:
                 return gate
             case Reach.MEMORY:
-                return gate.memory(right, asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
+                return gate.memory(self.right, asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
             case Reach.USER:
-                return gate.user(right, asked.user_id)
+                return gate.user(self.right, asked.user_id)
             case Reach.WHOSE:
-                return gate.tenant(right) if asked.user_id is None else gate.user(right, asked.user_id)
+                return gate.tenant(self.right) if asked.user_id is None else gate.user(self.right, asked.user_id)
             case Reach.TENANT:
-                return gate.tenant(right)
+                return gate.tenant(self.right)
             case Reach.STORE:
-                return gate.store(right)
+                return gate.store(self.right)
 
 
 def _run_as(actor: str, run: Callable[..., Any], *args: Any) -> Any:
@@ -129,20 +174,20 @@ def _run_as(actor: str, run: Callable[..., Any], *args: Any) -> Any:
         return run(*args)
 
 
+@dataclass
 class Group:
     """The operations on one resource, in the order in which they are documented."""
 
-    def __init__(self, name: str, about: str) -> None:
-        self.name = name
-        self.about = about
-        self.operations: list[Operation] = []
+    name: str
+    about: str
+    operations: list[Operation] = field(default_factory=list)
 
     def add(
         self,
         rest: str,
         right: Right,
         reach: Reach,
-        output: type,
+        output: Any = None,
         *,
         tool: str | None = None,
         brief: Brief | None = None,
@@ -152,38 +197,16 @@ class Group:
     ) -> Callable[[_Function], _Function]:
         """Declare a function as an operation.
 
-        ``rest`` is its method and path, such as ``PATCH /memories/{memory_id}?user_id&agent_id``: the fields of its
-        input that the path does not name are the body, or the query of what has no body. The function takes what it
-        works on, its input, and (``progress`` or ``file``) where it reports to. ``output`` is a model, or what a verb
-        of Holdfast returns.
+        ``rest`` is its method and path, such as ``PATCH /memories/{memory_id}``: the fields of its input that the path
+        does not name are the body, or the query of what has no body; where the path names a memory, whose it is stands
+        in the query. The function takes what it works on, its input, and (``progress`` or ``file``) where it reports
+        to. What it gives is what the function says that it returns, or else ``output``.
         """
-        method, _, target = rest.partition(" ")
-        path, _, query = target.partition("?")
+        method, _, path = rest.partition(" ")
+        row = (method, path, right, reach, output, tool, brief, status, frozenset(errors), is_long)
 
         def register(function: _Function) -> _Function:
-            _, asked, *stream = signature(function).parameters
-            form = {"progress": Form.LINES, "file": Form.FILE}[stream[0]] if stream else Form.DOCUMENT
-            self.operations.append(
-                Operation(
-                    name=function.__name__,
-                    group=self.name,
-                    description=cleandoc(function.__doc__ or ""),
-                    right=right,
-                    reach=reach,
-                    method=method,
-                    path=path,
-                    in_query=frozenset(query.split("&")) if query else frozenset(),
-                    inputs=get_type_hints(function)[asked],
-                    output=output_of(output) if is_typeddict(output) else output,
-                    run=function,
-                    form=form,
-                    tool=tool,
-                    brief=brief,
-                    status=status,
-                    errors=frozenset(errors),
-                    is_long=is_long or form is not Form.DOCUMENT,
-                )
-            )
+            self.operations.append(Operation(function, self.name, *row))
             return function
 
         return register

@@ -1,80 +1,151 @@
-"""Outputs made of what the verbs of Holdfast return: the same names, and the same descriptions."""
+"""What operations give: the names and the descriptions of what the verbs of Holdfast return, and no other field."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from enum import Enum
 from functools import cache
+from importlib import resources
 from itertools import pairwise
-from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints, is_typeddict
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Generic,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from pydantic import Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.fields import FieldInfo
 
-from holdfast import results
-from holdfast.edges.operations.models import Answer
-from holdfast.edges.operations.pagination import Page
+_T = TypeVar("_T")
+
+
+#: What fields of these names have in examples.
+_EXAMPLES: Final[Mapping[str, Any]] = json.loads(
+    resources.files(__package__).joinpath("examples.json").read_text(encoding="utf-8")
+)
+_BY_TYPE: Final[Mapping[object, Any]] = {str: "…", int: 3, float: 1.2, bool: False, dict: {}, list: []}
+
+
+def _example_of(name: str, field: FieldInfo) -> Any:
+    if field.examples:
+        return field.examples[0]
+    return _EXAMPLES[name] if name in _EXAMPLES else _example_value(field.annotation)
+
+
+def _example_value(annotation: Any) -> Any:
+    origin, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if NoneType in parts:
+        return None
+    if origin is list and isinstance(parts[0], type) and issubclass(parts[0], Answer):
+        return [_example_value(parts[0])]
+    if isinstance(origin, type) and issubclass(origin, Answer):
+        extra: Any = origin.model_config["json_schema_extra"]
+        return extra["example"]
+    return next(iter(origin)).value if isinstance(origin, type) and issubclass(origin, Enum) else _BY_TYPE[origin]
+
+
+class ListOf(TypedDict, Generic[_T]):
+    """All that was found."""
+
+    items: list[_T]
+
+
+class PageOf(TypedDict, Generic[_T]):
+    """Some of a list, and the cursor of the next page."""
+
+    items: list[_T]
+    next_cursor: str | None
+
+
+class Answer(BaseModel):
+    """What an operation gives. The examples of its fields make its example."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_options: Any) -> None:
+        values = {name: _example_of(name, field) for name, field in cls.model_fields.items() if field.is_required()}
+        cls.model_config["json_schema_extra"] = {"example": values}
+
+
+class OpenAnswer(Answer):
+    """What an operation gives, and whatever else belongs to it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Page(Answer):
+    """Some of a list."""
+
+    next_cursor: str | None = Field(description="Ask with this for the next page; `null` where this is the last one.")
 
 
 @cache
-def output_of(result: type) -> type[Answer]:
-    """The output of an operation that gives what a verb returns."""
-    docs = _DOCS[result.__name__]
-    required: frozenset[str] = result.__required_keys__  # type: ignore[attr-defined]
+def output_of(result: Any, *properties: str, without: frozenset[str] = frozenset()) -> type[Answer]:
+    """The output with the fields of what a verb returns: of a typed dictionary, a named tuple or a data class.
+
+    ``properties`` of it are fields of the output, too; what is ``without`` is not.
+    """
+    if get_origin(result) in (ListOf, PageOf):
+        base, suffix = (Page, "Page") if get_origin(result) is PageOf else (Answer, "List")
+        return _with_items(get_args(result)[0], base, suffix)
+    if issubclass(result, Answer):
+        return cast("type[Answer]", result)
+    docs, optional = _read_docs(result.__module__, result.__name__), getattr(result, "__optional_keys__", ())
+    hints = {name: hint for name, hint in get_type_hints(result).items() if name not in without}
+    for name in properties:
+        computed = getattr(result, name)
+        hints[name], docs = get_type_hints(computed.fget)["return"], {**docs, name: _mark(computed.__doc__)}
     fields: dict[str, Any] = {
-        name: (_convert(hint), Field(... if name in required else None, description=docs.get(name)))
-        for name, hint in get_type_hints(result).items()
+        name: (_convert(hint), Field(None if name in optional else ..., description=docs.get(name)))
+        for name, hint in hints.items()
     }
     return create_model(result.__name__, __base__=Answer, __module__=__name__, __doc__=_mark(result.__doc__), **fields)
 
 
-@cache
-def list_of(result: type) -> type[Answer]:
-    """The output of an operation that gives several of what a verb returns."""
-    return _with_items(result, "List", Answer, "All that was found.")
-
-
-@cache
-def page_of(result: type) -> type[Answer]:
-    """The output of an operation that gives them page by page."""
-    return _with_items(result, "Page", Page, "Some of a list.")
-
-
-def _with_items(result: type, suffix: str, base: type[Answer], about: str) -> type[Answer]:
+def _with_items(result: Any, base: type[Answer], suffix: str) -> type[Answer]:
     name = result.__name__.removesuffix("Result") + suffix
     items: Any = (list[output_of(result)], ...)  # type: ignore[misc]
+    about = "Some of a list." if base is Page else "All that was found."
     return create_model(name, __base__=base, __module__=__name__, __doc__=about, items=items)
 
 
 def _convert(hint: Any) -> Any:
-    """A type with outputs in place of the dictionaries within it."""
-    if is_typeddict(hint):
+    """A type with outputs in place of the records within it, and lists in place of tuples: as JSON has them."""
+    if is_typeddict(hint) or is_dataclass(hint) or hasattr(hint, "_fields"):
         return output_of(hint)
     parts = tuple(map(_convert, get_args(hint)))
-    if get_origin(hint) is list:
+    if get_origin(hint) in (list, tuple):
         return list[parts[0]]  # type: ignore[valid-type]
     return Union[parts] if get_origin(hint) in (Union, UnionType) else hint  # noqa: UP007 - made, not written
 
 
 def _mark(text: str | None) -> str:
-    return (text or "").replace("``None``", "`null`").replace("``", "`")
+    return " ".join((text or "").replace("``None``", "`null`").replace("``", "`").split())
 
 
-def _read_docs() -> dict[str, dict[str, str]]:
-    """What the source says of each key of each result: the text that follows it."""
-    found: dict[str, dict[str, str]] = {}
-    for one in ast.parse(inspect.getsource(results)).body:
-        if isinstance(one, ast.ClassDef):
-            inherited = (found.get(ast.unparse(base), {}) for base in one.bases)
-            own = found[one.name] = {name: text for base in inherited for name, text in base.items()}
-            for field, doc in pairwise(one.body):
-                if (
-                    isinstance(field, ast.AnnAssign)
-                    and isinstance(doc, ast.Expr)
-                    and isinstance(doc.value, ast.Constant)
-                ):
-                    own[ast.unparse(field.target)] = _mark(ast.literal_eval(doc.value))
-    return found
-
-
-_DOCS: Final = _read_docs()
+@cache
+def _read_docs(module: str, name: str) -> dict[str, str]:
+    """What the source of a class says of each of its fields: the text that follows it."""
+    source = re.search(rf"(?ms)^class {re.escape(name)}\b.*?(?=^\S|\Z)", inspect.getsource(sys.modules[module]))
+    found: Any = ast.parse(source[0] if source else "class _:\n    pass").body[0]
+    docs = {name: doc for base in found.bases for name, doc in _read_docs(module, ast.unparse(base)).items()}
+    for field, doc in pairwise(found.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+            docs[ast.unparse(field.target)] = _mark(ast.literal_eval(doc.value))
+    return docs

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from holdfast.core.access import Right
-from holdfast.core.records import DURABLE
+from holdfast.core.records import DURABLE, Usage
 from holdfast.core.rules import DEFAULTS, EVERY
-from holdfast.edges.operations.models import (
-    Answer,
-    Confirm,
-    Id,
-    Input,
-    MaybeAgent,
-    MaybeSession,
-    MaybeUser,
-    OneUser,
-    Scoped,
-    example,
-)
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import output_of, page_of
-from holdfast.edges.operations.pagination import Paged
+from holdfast.edges.operations.models import Confirm, Id, Input, MaybeUser, OneUser, Paged, Scoped, example
+from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, TENANT, USER, WHOSE, Group
+from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast, MemoryManager
+from holdfast.lifecycle.previews import Preview
 from holdfast.results import PolicyResult, RuleResult, RulesResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
@@ -44,12 +32,10 @@ Most = Annotated[int, Field(ge=0, lt=2**63)]
 class RuleScope(Input):
     """What a rule is for, and for whom; for the whole tenant, where nobody is named."""
 
-    memory_type: Annotated[Ruled, Field(strict=False)] = Field(
-        description="What the rule is for: a kind, `history`, `audit`, or `*` for every kind."
-    )
+    memory_type: Ruled = Field(strict=False, description="For what: a kind, `history`, `audit`, or `*` for every kind.")
     user_id: MaybeUser = None
-    agent_id: MaybeAgent = None
-    session_id: MaybeSession = None
+    agent_id: Id | None = Field(None, description="Of which agent; of all of them, if not given.")
+    session_id: Id | None = Field(None, description="In which session; in any of them, if not given.")
     memory_id: Id | None = Field(None, description="One memory of the user.")
 
 
@@ -60,9 +46,7 @@ class NewRule(RuleScope):
 
     archive_after_days: Days | Literal["never"] | None = Field(None, description="To cold storage after so long.")
     delete_after_days: Days | Literal["never"] | None = Field(None, description="Removed after so long.")
-    keep_days: Days | Literal["forever"] | None = Field(
-        None, description="Not removed for so long, whatever other rules say."
-    )
+    keep_days: Days | Literal["forever"] | None = Field(None, description="Not removed before, whatever others say.")
 
 
 class RuleChange(NewRule):
@@ -79,14 +63,10 @@ class RuleRemoval(RuleScope):
     confirm: Confirm = False
 
 
-class RuleEffect(Answer):
+class RuleEffect(output_of(Preview, without=frozenset({"rules"}))):  # type: ignore[misc]
     """What a change would come to."""
 
     rule: output_of(RuleResult)  # type: ignore[valid-type]
-    shortens: bool = Field(description="Something would be archived or removed earlier than it is now.")
-    newly_due: dict[str, int] = Field(description="How many records it makes due at once, by action.")
-    bytes: int
-    held: int = Field(description="How many more it would make due at once, did no hold keep them.")
 
 
 class ChangedRule(output_of(RuleResult)):  # type: ignore[misc]
@@ -97,32 +77,28 @@ class ChangedRule(output_of(RuleResult)):  # type: ignore[misc]
     held: int
 
 
-@policies.add("GET /policies", Right.READ, Reach.TENANT, page_of(RuleResult))
-def list_policies(holdfast: Holdfast, asked: Paged) -> Any:
+@policies.add("GET /policies", READ, TENANT)
+def list_policies(holdfast: Holdfast, asked: Paged) -> PageOf[RuleResult]:
     """List every rule in force."""
-    rules = list(enumerate(holdfast.policies.list()))
-    defaults = sum(rule["level"] == "default" for _, rule in rules)
+    rules = holdfast.policies.list()
+    places = {id(rule): f"0{place:04}" for place, rule in enumerate(rules) if rule["level"] == "default"}
 
-    def key(pair: tuple[int, RuleResult]) -> str:
-        place, rule = pair
-        if place < defaults:
-            return f"0{place:04}"
-        parts = ("memory_id", "session_id", "agent_id", "user_id")
-        named = "".join("1" if rule.get(part) else "0" for part in parts) + str(int(rule["memory_type"] != EVERY))
-        return f"1{named}{rule['rule_id']}"
+    def key(rule: RuleResult) -> str:
+        named = [part in rule for part in ("memory_id", "session_id", "agent_id", "user_id")]
+        wide = "".join(str(int(one)) for one in (*named, rule["memory_type"] != EVERY))
+        return places.get(id(rule)) or f"1{wide}{rule['rule_id']}"
 
-    page = asked.page_of_all(rules, key)
-    return {**page, "items": [rule for _, rule in page["items"]]}
+    return asked.page_of_all(rules, key)
 
 
-@policies.add("GET /policies/{memory_type}", Right.READ, Reach.WHOSE, PolicyResult)
-def get_policy(holdfast: Holdfast, asked: RuleScope) -> Any:
+@policies.add("GET /policies/{memory_type}", READ, WHOSE)
+def get_policy(holdfast: Holdfast, asked: RuleScope) -> PolicyResult:
     """Say how long a kind lives for a user, an agent and a session, and which rules say so."""
-    return holdfast.policies.get(**_given(asked))
+    return holdfast.policies.get(**asked.given())
 
 
-@policies.add("GET /rules", Right.READ, Reach.MEMORY, RulesResult, tool="memory_rules")
-def get_rules(memory: MemoryManager, _asked: Scoped) -> Any:
+@policies.add("GET /rules", READ, MEMORY, tool="memory_rules")
+def get_rules(memory: MemoryManager, _asked: Scoped) -> RulesResult:
     """Say how long each kind of memory is kept for a user and an agent, in words and numbers.
 
     It says after how many days memories are archived, after how many they are deleted or that they never are, how long
@@ -133,31 +109,27 @@ def get_rules(memory: MemoryManager, _asked: Scoped) -> Any:
     return memory.rules()
 
 
-@policies.add("POST /policies/{memory_type}/preview", Right.READ, Reach.WHOSE, RuleEffect)
+@policies.add("POST /policies/{memory_type}/preview", READ, WHOSE, RuleEffect)
 def preview_policy(holdfast: Holdfast, asked: NewRule) -> Any:
     """Say what a rule would come to. Changes nothing."""
-    preview = holdfast.policies.preview(**_given(asked))
+    preview = holdfast.policies.preview(**asked.given())
     return {name: getattr(preview, name) for name in RuleEffect.model_fields}
 
 
-@policies.add("PUT /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(428,))
+@policies.add("PUT /policies/{memory_type}", GOVERN, WHOSE, ChangedRule, errors=(428,))
 def set_policy(holdfast: Holdfast, asked: RuleChange) -> Any:
     """Set a rule, in place of the one for the same kind and scope.
 
     One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
     records at once.
     """
-    return holdfast.policies.set(**_given(asked))
+    return holdfast.policies.set(**asked.given())
 
 
-@policies.add("DELETE /policies/{memory_type}", Right.GOVERN, Reach.WHOSE, ChangedRule, errors=(404, 428))
+@policies.add("DELETE /policies/{memory_type}", GOVERN, WHOSE, ChangedRule, errors=(404, 428))
 def remove_policy(holdfast: Holdfast, asked: RuleRemoval) -> Any:
     """Remove a rule: what it said is again said by wider rules, or by the defaults."""
-    return holdfast.policies.remove(**_given(asked))
-
-
-def _given(asked: RuleScope) -> dict[str, Any]:
-    return {**asked.model_dump(exclude_none=True), "memory_type": asked.memory_type.value}
+    return holdfast.policies.remove(**asked.given())
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------
@@ -168,31 +140,19 @@ class NewQuota(Input):
 
     model_config = example({"user_id": "alice", "max_memories": 500, "max_bytes": "unlimited"})
 
-    memory_type: Annotated[DurableKind, Field(strict=False, description="The kind of memory.")]
-    user_id: Id | None = Field(
-        None, description="For whom; for everyone without a quota of their own, if it is not given."
-    )
+    memory_type: DurableKind = Field(strict=False, description="The kind of memory.")
+    user_id: Id | None = Field(None, description="For whom; for everyone without a quota of their own, if not given.")
     max_memories: Most | Literal["unlimited"] | None = Field(None, description="So many of the kind.")
     max_bytes: Most | Literal["unlimited"] | None = Field(None, description="So much of the kind.")
 
 
-class KindUsage(Answer):
-    """What a user holds of a kind."""
+class KindUsage(output_of(Usage)):  # type: ignore[misc]
+    """What a user holds of a kind, and how much they may; `null` is no limit."""
 
     memory_type: str
-    memories: int
-    bytes: int
-    max_memories: int | None = Field(description="`null`: no limit.")
-    max_bytes: int | None = Field(description="`null`: no limit.")
 
 
-class Usages(Answer):
-    """What a user holds, by kind."""
-
-    items: list[KindUsage]
-
-
-class Quota(Answer):
+class Quota(TypedDict):
     """A quota that was set."""
 
     memory_type: str
@@ -201,17 +161,18 @@ class Quota(Answer):
     max_bytes: int | str | None
 
 
-@quotas.add("GET /users/{user_id}/quotas", Right.READ, Reach.USER, Usages)
+@quotas.add("GET /users/{user_id}/quotas", READ, USER, ListOf[KindUsage])
 def get_quotas(holdfast: Holdfast, asked: OneUser) -> Any:
     """Say what a user holds of each kind, and how much they may."""
     service = holdfast.quotas
     return {"items": [{"memory_type": kind.value, **service.get(kind, asked.user_id)._asdict()} for kind in DURABLE]}
 
 
-@quotas.add("PUT /quotas/{memory_type}", Right.GOVERN, Reach.WHOSE, Quota)
+@quotas.add("PUT /quotas/{memory_type}", GOVERN, WHOSE, Quota)
 def set_quota(holdfast: Holdfast, asked: NewQuota) -> Any:
     """Set a quota. A lower one removes nothing: it stops further writes."""
-    limits = {"max_memories": asked.max_memories, "max_bytes": asked.max_bytes}
+    limits = asked.given("memory_type", "user_id")
     numbers = {name: math.inf if isinstance(limit, str) else limit for name, limit in limits.items()}
     holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
-    return {"memory_type": asked.memory_type.value, "user_id": asked.user_id, **limits}
+    who = {"memory_type": asked.memory_type.value, "user_id": asked.user_id}
+    return {**who, "max_memories": asked.max_memories, "max_bytes": asked.max_bytes}

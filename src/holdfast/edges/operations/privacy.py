@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, BinaryIO
+from operator import itemgetter
+from typing import Any, BinaryIO, TypedDict
 
 from pydantic import Field
 
-from holdfast.core.access import Right
 from holdfast.core.errors import ConfirmationNeededError
 from holdfast.core.values import check_id
-from holdfast.edges.operations.models import (
-    MEMORY_ID,
-    Answer,
-    Count,
-    Id,
-    Input,
-    KindName,
-    Metadata,
-    OneUser,
-    OpenAnswer,
-    UserId,
-    example,
-)
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import page_of
-from holdfast.edges.operations.pagination import Page, Paged
+from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
+from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
+from holdfast.edges.operations.outputs import Answer, OpenAnswer, Page, PageOf, output_of
 from holdfast.engine import Holdfast
-from holdfast.results import ForgetResult, UserResult
+from holdfast.privacy.certificates.certificate import Verdict
+from holdfast.privacy.erasure import PlaceCount
+from holdfast.results import ForgetResult, Metadata, UserResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
-CertificateId = Annotated[
-    str, Field(min_length=1, max_length=64, description="The certificate's id.", examples=[MEMORY_ID])
-]
 
 
-class EraseUser(Input):
+class EraseUser(OneUser):
     """Whom to erase."""
 
-    user_id: UserId
     confirm: bool = Field(False, description="It cannot be brought back.")
 
 
-class ForgetUser(Input):
+class ForgetUser(OneUser):
     """What of a user goes to the recycle bin."""
 
-    user_id: UserId
     memory_type: KindName | None = Field(None, description="Of one kind; of all, if not given.")
 
 
@@ -59,46 +43,44 @@ class ForgetSource(Input):
     dry_run: bool = Field(False, description="Only say how much it would be.")
 
 
+class Count(TypedDict):
+    """How many."""
+
+    count: int
+
+
 class ExportFile(Answer):
     """A ZIP with a page to read (`index.html`) and files for programs, sent while it is made."""
 
 
-class ErasedPlace(Answer):
-    """What was found, removed and left in one place."""
-
-    name: str = Field(examples=["memories"])
-    found: int
-    removed: int
-    left: int
-
-
-class Erased(Answer):
+class Erased(TypedDict):
     """What became of everything that was kept of a person."""
 
     user_id: str
-    pseudonym: str | None = Field(description="What the ledger and the certificate know the person by.")
-    pending: bool = Field(description="Something is still to be done, though nobody can read anything of it any more.")
+    pseudonym: str | None
+    """What the ledger and the certificate know the person by."""
+    pending: bool
+    """Something is still to be done, though nobody can read anything of it any more."""
     waiting_for: list[str]
     memories: dict[str, int]
-    places: list[ErasedPlace]
-    certificate: Metadata | None = Field(description="Signed; it can be verified without this server.")
+    places: list[PlaceCount]
+    certificate: Metadata | None
+    """Signed; it can be verified without this server."""
 
 
-@users.add("GET /users", Right.GOVERN, Reach.TENANT, page_of(UserResult))
-def list_users(holdfast: Holdfast, asked: Paged) -> Any:
+@users.add("GET /users", GOVERN, TENANT)
+def list_users(holdfast: Holdfast, asked: Paged) -> PageOf[UserResult]:
     """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
-    place = asked.place(str)
-    found = holdfast.users(after=None if place is None else str(place[0]), limit=asked.limit + 1)
-    return asked.page(found, lambda one: [one["user_id"]])
+    return asked.page(holdfast.users(after=asked.last(), limit=asked.limit + 1), itemgetter("user_id"))
 
 
-@users.add("GET /users/{user_id}/export", Right.GOVERN, Reach.USER, ExportFile, errors=(404, 409))
+@users.add("GET /users/{user_id}/export", GOVERN, USER, ExportFile, errors=(404, 409))
 def export_user(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place."""
     return holdfast.export_user(asked.user_id, file)
 
 
-@users.add("DELETE /users/{user_id}", Right.GOVERN, Reach.USER, Erased, errors=(423, 428), is_long=True)
+@users.add("DELETE /users/{user_id}", GOVERN, USER, Erased, errors=(423, 428), is_long=True)
 def erase_user(holdfast: Holdfast, asked: EraseUser) -> Any:
     """Erase a user for good: everything, in every place, past the recycle bin, with a signed certificate.
 
@@ -122,17 +104,17 @@ def erase_user(holdfast: Holdfast, asked: EraseUser) -> Any:
     }
 
 
-@users.add("DELETE /users/{user_id}/memories", Right.GOVERN, Reach.USER, Count, errors=(423,))
-def recycle_user_memories(holdfast: Holdfast, asked: ForgetUser) -> Any:
+@users.add("DELETE /users/{user_id}/memories", GOVERN, USER, errors=(423,))
+def recycle_user_memories(holdfast: Holdfast, asked: ForgetUser) -> Count:
     """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with."""
     memory = holdfast.manager(asked.user_id, "api")
     return {"count": memory.delete_user_memories(asked.user_id, asked.memory_type)}
 
 
-@users.add("POST /sources:forget", Right.GOVERN, Reach.WHOSE, ForgetResult, errors=(423,))
-def forget_source(holdfast: Holdfast, asked: ForgetSource) -> Any:
+@users.add("POST /sources:forget", GOVERN, WHOSE, errors=(423,))
+def forget_source(holdfast: Holdfast, asked: ForgetSource) -> ForgetResult:
     """Send all that came from a source, and all that was derived from it, to the recycle bin."""
-    return holdfast.forget_source(asked.source, asked.user_id, dry_run=asked.dry_run)
+    return holdfast.forget_source(**asked.given())
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
@@ -141,7 +123,7 @@ def forget_source(holdfast: Holdfast, asked: ForgetSource) -> Any:
 class OneCertificate(Input):
     """One certificate."""
 
-    certificate_id: CertificateId
+    certificate_id: str = Field(min_length=1, max_length=64, description="The certificate's id.", examples=[MEMORY_ID])
 
 
 class VerifyCertificate(Input):
@@ -165,31 +147,23 @@ class Certificate(OpenAnswer):
     subject: str = Field(description="The pseudonym of whoever was erased.")
 
 
-class CertificateVerdict(Answer):
+class CertificateVerdict(output_of(Verdict, "ok", without=frozenset({"document"}))):  # type: ignore[misc]
     """Whether a certificate is what it claims to be."""
 
-    ok: bool
-    signed: bool = Field(description="Every word of it was signed with the key that it names.")
-    trusted: bool = Field(description="That key is one that this store has signed with.")
-    reasons: list[str]
 
-
-@certificates.add("GET /certificates", Right.READ, Reach.STORE, CertificatePage)
+@certificates.add("GET /certificates", READ, STORE, CertificatePage)
 def list_certificates(holdfast: Holdfast, asked: Paged) -> Any:
     """List certificates, the latest first."""
-    place = asked.place(str)
-    before = None if place is None else str(place[0])
-    found = holdfast.certificates.list(asked.limit + 1, before=before)[::-1]
-    return asked.page(found, lambda one: [one["id"]])
+    return asked.page(holdfast.certificates.list(asked.limit + 1, before=asked.last())[::-1], itemgetter("id"))
 
 
-@certificates.add("GET /certificates/{certificate_id}", Right.READ, Reach.STORE, Certificate, errors=(404,))
+@certificates.add("GET /certificates/{certificate_id}", READ, STORE, Certificate, errors=(404,))
 def get_certificate(holdfast: Holdfast, asked: OneCertificate) -> Any:
     """Read a certificate, as it is to be handed out."""
     return holdfast.certificates.get(asked.certificate_id)
 
 
-@certificates.add("POST /certificates:verify", Right.READ, Reach.TENANT, CertificateVerdict)
+@certificates.add("POST /certificates:verify", READ, TENANT, CertificateVerdict)
 def verify_certificate(holdfast: Holdfast, asked: VerifyCertificate) -> Any:
     """Check that not a word of a certificate was changed, and that this store has signed it."""
     verdict = holdfast.certificates.verify(asked.certificate)

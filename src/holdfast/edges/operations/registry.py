@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from operator import itemgetter
 
 from pydantic import Field
 
-from holdfast.core.access import Right
-from holdfast.edges.operations.models import Id, Input, Metadata, example
-from holdfast.edges.operations.operation import Group, Reach
-from holdfast.edges.operations.outputs import page_of
-from holdfast.edges.operations.pagination import Paged
+from holdfast.edges.operations.models import Id, Input, Paged, example
+from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
+from holdfast.edges.operations.outputs import PageOf
 from holdfast.engine import Holdfast
-from holdfast.results import RegistryMoveResult, RegistryResult
+from holdfast.results import Metadata, RegistryMoveResult, RegistryResult
 
 agents = Group("agents", "The agents that are known, with all that is their own.")
 tools = Group("tools", "The tools that are known.")
-
-RegisteredAgentId = Annotated[Id, Field(description="The agent's id.", examples=["travel_agent"])]
-ToolId = Annotated[Id, Field(description="The tool's id.", examples=["route_finder"])]
 
 
 class ListRegistered(Paged):
@@ -30,13 +25,13 @@ class ListRegistered(Paged):
 class OneAgent(Input):
     """One agent."""
 
-    agent_id: RegisteredAgentId
+    agent_id: Id = Field(description="The agent's id.", examples=["travel_agent"])
 
 
 class OneTool(Input):
     """One tool."""
 
-    tool_id: ToolId
+    tool_id: Id = Field(description="The tool's id.", examples=["route_finder"])
 
 
 class Description(Input):
@@ -48,39 +43,34 @@ class Description(Input):
     metadata: Metadata | None = Field(None, description="What else is known of it.")
 
 
-class DescribedAgent(Description):
+class DescribedAgent(Description, OneAgent):
     """An agent, and what is known of it."""
 
-    agent_id: RegisteredAgentId
 
-
-class DescribedTool(Description):
+class DescribedTool(Description, OneTool):
     """A tool, and what is known of it."""
 
-    tool_id: ToolId
 
-
-@agents.add("GET /agents", Right.READ, Reach.TENANT, page_of(RegistryResult))
-def list_agents(holdfast: Holdfast, asked: ListRegistered) -> Any:
+@agents.add("GET /agents", READ, TENANT)
+def list_agents(holdfast: Holdfast, asked: ListRegistered) -> PageOf[RegistryResult]:
     """List the agents that are known."""
-    found = holdfast.agents.list(include_removed=asked.include_removed)
-    return asked.page_of_all(found, lambda one: str(one["agent_id"]))
+    return asked.page_of_all(holdfast.agents.list(include_removed=asked.include_removed), itemgetter("agent_id"))
 
 
-@agents.add("GET /agents/{agent_id}", Right.READ, Reach.TENANT, RegistryResult, errors=(404,))
-def get_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
+@agents.add("GET /agents/{agent_id}", READ, TENANT, errors=(404,))
+def get_agent(holdfast: Holdfast, asked: OneAgent) -> RegistryResult:
     """Read what is known of an agent."""
     return holdfast.agents.get(asked.agent_id)
 
 
-@agents.add("PUT /agents/{agent_id}", Right.WRITE, Reach.TENANT, RegistryResult)
-def put_agent(holdfast: Holdfast, asked: DescribedAgent) -> Any:
+@agents.add("PUT /agents/{agent_id}", WRITE, TENANT)
+def put_agent(holdfast: Holdfast, asked: DescribedAgent) -> RegistryResult:
     """Register an agent, or replace what is known of it."""
     return holdfast.agents.add(asked.agent_id, asked.description, asked.metadata)
 
 
-@agents.add("DELETE /agents/{agent_id}", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404, 423))
-def remove_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
+@agents.add("DELETE /agents/{agent_id}", GOVERN, TENANT, errors=(404, 423))
+def remove_agent(holdfast: Holdfast, asked: OneAgent) -> RegistryMoveResult:
     """Send an agent to the recycle bin for 15 days, with its persona, its episodes and its conversations.
 
     They are out of recall at once.
@@ -88,38 +78,37 @@ def remove_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
     return holdfast.agents.remove(asked.agent_id)
 
 
-@agents.add("POST /agents/{agent_id}/restore", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404,))
-def restore_agent(holdfast: Holdfast, asked: OneAgent) -> Any:
+@agents.add("POST /agents/{agent_id}/restore", GOVERN, TENANT, errors=(404,))
+def restore_agent(holdfast: Holdfast, asked: OneAgent) -> RegistryMoveResult:
     """Bring an agent back from the recycle bin with exactly what went with it."""
     return holdfast.agents.restore(asked.agent_id)
 
 
-@tools.add("GET /tools", Right.READ, Reach.TENANT, page_of(RegistryResult))
-def list_tools(holdfast: Holdfast, asked: ListRegistered) -> Any:
+@tools.add("GET /tools", READ, TENANT)
+def list_tools(holdfast: Holdfast, asked: ListRegistered) -> PageOf[RegistryResult]:
     """List the tools that are known."""
-    found = holdfast.tools.list(include_removed=asked.include_removed)
-    return asked.page_of_all(found, lambda one: str(one["tool_id"]))
+    return asked.page_of_all(holdfast.tools.list(include_removed=asked.include_removed), itemgetter("tool_id"))
 
 
-@tools.add("GET /tools/{tool_id}", Right.READ, Reach.TENANT, RegistryResult, errors=(404,))
-def get_tool(holdfast: Holdfast, asked: OneTool) -> Any:
+@tools.add("GET /tools/{tool_id}", READ, TENANT, errors=(404,))
+def get_tool(holdfast: Holdfast, asked: OneTool) -> RegistryResult:
     """Read what is known of a tool."""
     return holdfast.tools.get(asked.tool_id)
 
 
-@tools.add("PUT /tools/{tool_id}", Right.WRITE, Reach.TENANT, RegistryResult)
-def put_tool(holdfast: Holdfast, asked: DescribedTool) -> Any:
+@tools.add("PUT /tools/{tool_id}", WRITE, TENANT)
+def put_tool(holdfast: Holdfast, asked: DescribedTool) -> RegistryResult:
     """Register a tool, or replace what is known of it."""
     return holdfast.tools.add(asked.tool_id, asked.description, asked.metadata)
 
 
-@tools.add("DELETE /tools/{tool_id}", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404, 423))
-def remove_tool(holdfast: Holdfast, asked: OneTool) -> Any:
+@tools.add("DELETE /tools/{tool_id}", GOVERN, TENANT, errors=(404, 423))
+def remove_tool(holdfast: Holdfast, asked: OneTool) -> RegistryMoveResult:
     """Send a tool to the recycle bin for 15 days, out of recall at once."""
     return holdfast.tools.remove(asked.tool_id)
 
 
-@tools.add("POST /tools/{tool_id}/restore", Right.GOVERN, Reach.TENANT, RegistryMoveResult, errors=(404,))
-def restore_tool(holdfast: Holdfast, asked: OneTool) -> Any:
+@tools.add("POST /tools/{tool_id}/restore", GOVERN, TENANT, errors=(404,))
+def restore_tool(holdfast: Holdfast, asked: OneTool) -> RegistryMoveResult:
     """Bring a tool back from the recycle bin."""
     return holdfast.tools.restore(asked.tool_id)

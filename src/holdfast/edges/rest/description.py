@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import deepcopy
-from typing import Any, Final
+import json
+from functools import cache
+from importlib import resources
+from typing import Any, Final, cast
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
+from holdfast import __version__
 from holdfast.core.values import MAX_ID_CHARS
 from holdfast.edges.access.callers import TENANT_HEADER
 from holdfast.edges.operations.catalog import GROUPS
-from holdfast.edges.rest.errors import Problem
+from holdfast.edges.operations.errors import PROBLEM_JSON
+from holdfast.edges.operations.operation import Form, Operation
 from holdfast.edges.rest.idempotency import HEADER, MAX_KEY_CHARS, WRITES
-from holdfast.edges.rest.routes import REACH, RIGHT
+from holdfast.edges.rest.routes import ZIP, OperationRoute, route_table
+from holdfast.edges.rest.streams import NDJSON
 
-_METHODS: Final = frozenset({"get", "post", "put", "patch", "delete"})
-_KEYS: Final = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as `holdfast access create` shows it."},
-    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in a header of its own."},
-}
+_MODE: Final = "validation"
+TITLE: Final = "Holdfast"
+ABOUT: Final = "Memory for AI agents that knows when to let go."
 _TENANT: Final = {
     "name": TENANT_HEADER,
     "in": "header",
@@ -39,59 +39,75 @@ _ONCE: Final = {
     ),
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*[!-~][ -~]*$"},
 }
-_REACHES: Final = {
-    "caller": "",
-    "memory": ", and that the key reaches the user and the agent",
-    "user": ", and a key that reaches the user and is bound to no agents",
-    "whose": ", and a key that reaches the user and is bound to no agents (to nothing at all, where no user is named)",
-    "tenant": ", and a key that is bound to neither users nor agents",
-    "store": ", and an operator's key",
-}
+_ALWAYS: Final = frozenset({"400", "401", "403", "413", "422", "429", "5XX"})
 
 
-def describe(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
-    """The API as an OpenAPI document."""
-    made = get_openapi(
-        title=app.title,
-        version=app.version,
-        description=app.description,
-        routes=app.routes,
-        tags=[{"name": group.name, "description": group.about} for group in GROUPS],
+@cache
+def describe(*, keys_required: bool) -> dict[str, Any]:
+    """The API as an OpenAPI document: what ``openapi.json`` has in common for all operations, and each of them."""
+    api = json.loads(resources.files(__package__).joinpath("openapi.json").read_text(encoding="utf-8"))
+    reaches, meanings = api.pop("x-reaches"), api.pop("x-errors")
+    models = {one for route in route_table() for one in (route.body, route.parameters, route.operation.output) if one}
+    ordered = sorted(models, key=lambda model: model.__name__)
+    refs, made = models_json_schema([(one, _MODE) for one in ordered], ref_template="#/components/schemas/{model}")
+    schemas = made["$defs"]
+    api["info"] = {"title": TITLE, "description": ABOUT, "version": __version__}
+    api["tags"] = [{"name": group.name, "description": group.about} for group in GROUPS]
+    api["security"] = [{name: []} for name in api["components"]["securitySchemes"]] + ([] if keys_required else [{}])
+    api["paths"] = {route.path_format: {} for route in route_table()}
+    for route in route_table():
+        parameters = schemas.pop(refs[route.parameters, _MODE]["$ref"].rsplit("/", 1)[-1])
+        described = _describe_route(route, parameters, refs)
+        described["description"] += f"{reaches[route.operation.reach]}."
+        own = {str(status) for status in route.operation.errors} | ({"409"} if route.method in WRITES else set())
+        described["responses"] |= {status: _describe_error(meanings[status]) for status in sorted(_ALWAYS | own)}
+        api["paths"][route.path_format][route.method.lower()] = described
+    api["components"]["schemas"] |= schemas
+    return cast("dict[str, Any]", api)
+
+
+def _describe_route(route: OperationRoute, parameters: dict[str, Any], refs: Any) -> dict[str, Any]:
+    operation = route.operation
+    _, _, more = operation.description.partition("\n\n")
+    body = None if route.body is None else {"application/json": {"schema": refs[route.body, _MODE]}}
+    described = [
+        {
+            "name": name,
+            "in": "path" if name in operation.in_path else "query",
+            "required": name in parameters.get("required", ()),
+            "description": schema.get("description", ""),
+            "schema": schema,
+        }
+        for name, schema in parameters.get("properties", {}).items()
+    ]
+    return {
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "description": f"{more}\n\nNeeds the right `{operation.right.value}`".strip(),
+        "operationId": operation.name,
+        "parameters": [*described, _TENANT, *([_ONCE] if route.method in WRITES else [])],
+        **({"requestBody": {"content": body, "required": route.is_body_needed}} if body else {}),
+        "responses": {str(operation.status): _describe_answer(operation, refs)},
+        "x-holdfast-right": operation.right.value,
+        "x-holdfast-reach": operation.reach.value,
+    }
+
+
+def _describe_error(meaning: str) -> dict[str, Any]:
+    return {"description": meaning, "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+def _describe_answer(operation: Operation, refs: Any) -> dict[str, Any]:
+    about = " ".join((operation.output.__doc__ or "").split())
+    if operation.form is Form.DOCUMENT:
+        return {"description": about, "content": {"application/json": {"schema": refs[operation.output, _MODE]}}}
+    if operation.form is Form.FILE:
+        return {"description": about, "content": {ZIP: {"schema": {"type": "string", "format": "binary"}}}}
+    extra: Any = operation.output.model_config["json_schema_extra"]
+    lines = [{"progress": 500}, {"result": extra["example"]}]
+    example = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    about = (
+        'Lines of JSON: `{"progress": done}` now and then, then `{"result": {…}}`; or, if something goes wrong in '
+        f'between, `{{"problem": {{…}}}}`. The result: {about}'
     )
-    parts = made.setdefault("components", {})
-    schemas = parts.setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):  # ours are problems
-        schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(problem.pop("$defs", {}))
-    schemas["Problem"] = problem
-    for model in _models(BaseModel):
-        said = model.model_config.get("json_schema_extra")
-        if model.__name__ in schemas and isinstance(said, dict) and "example" in said:
-            schemas[model.__name__]["example"] = deepcopy(said["example"])  # FastAPI has left every null out of it
-    parts["securitySchemes"] = deepcopy(_KEYS)
-    made["security"] = [{name: []} for name in _KEYS] + ([] if keys_required else [{}])
-    for path in made["paths"].values():
-        for method, operation in path.items():
-            if method in _METHODS:
-                _complete(method, operation)
-    return made
-
-
-def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """The models of the API, below one that they have in common."""
-    for model in root.__subclasses__():
-        if model.__module__.startswith(("holdfast.edges.operations.", "holdfast.edges.rest.")):
-            yield model
-            yield from _models(model)
-
-
-def _complete(method: str, operation: dict[str, Any]) -> None:
-    """What every operation has, said with each of them."""
-    parameters: list[dict[str, Any]] = operation.setdefault("parameters", [])
-    parameters.append(deepcopy(_TENANT))
-    if method.upper() in WRITES:
-        parameters.append(deepcopy(_ONCE))
-    needed = f"Needs the right `{operation[RIGHT]}`{_REACHES[operation[REACH]]}."
-    said = operation.get("description") or ""
-    operation["description"] = f"{said}\n\n{needed}".strip()
+    return {"description": about, "content": {NDJSON: {"schema": {"type": "string"}, "example": example}}}

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Final
 
 import anyio
-from fastapi import Request
-from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
@@ -28,7 +27,7 @@ MAX_KEY_CHARS: Final = 200
 #: What an answer says of itself, to be said again.
 _KEPT_HEADERS: Final = ("content-type", "location")
 #: What is raised where nothing was done.
-_NOTHING_DONE: Final = (HoldfastError, RequestValidationError, HTTPException)
+_NOTHING_DONE: Final = (HoldfastError, HTTPException)
 
 Handler = Callable[[Request], Awaitable[Response]]
 #: Does the work of an endpoint so that its effect and its reply are one transaction. All of it is in the endpoint's own
@@ -56,14 +55,13 @@ def key_of(request: Request) -> str | None:
     return key
 
 
-async def answer_once(
-    request: Request, key: str, caller: Caller, replies: Replies, handle: Handler, *, is_long: bool
-) -> Response:
+async def answer_once(request: Request, key: str, caller: Caller, handle: Handler, *, is_long: bool) -> Response:
     """Carry a request out, or answer as it was answered before.
 
     What failed may be sent again under its key. What was begun is finished even if the caller goes away: it will ask
     what became of it. Long work is in several transactions to its end.
     """
+    replies: Replies = request.app.state.replies
     principal = caller.gate.principal.key_id or "local"
     query = request.scope["query_string"].decode("latin-1")
     target = f"{request.scope['path']}?{query}"

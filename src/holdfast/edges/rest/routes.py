@@ -8,94 +8,128 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Set
 from functools import cache
-from inspect import Parameter, Signature
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
-from fastapi import Depends, Path, Query, Request
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, create_model
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, Field, ValidationError, create_model
+from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.access.replies import Replies
 from holdfast.core.access import Right
 from holdfast.core.errors import ForbiddenError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.operations.catalog import OPERATIONS
+from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Form, Operation
-from holdfast.edges.rest.errors import document_errors
-from holdfast.edges.rest.idempotency import WRITES, Caller, answer_once, key_of
-from holdfast.edges.rest.streams import NDJSON, stream_file, stream_progress
+from holdfast.edges.rest.idempotency import Caller, answer_once, key_of
+from holdfast.edges.rest.streams import stream_file, stream_progress
 
 PREFIX: Final = "/v1"
-#: Under these names the description of a route says what it needs.
-RIGHT: Final = "x-holdfast-right"
-REACH: Final = "x-holdfast-reach"
-#: What only looks takes no larger body than this: reading it as JSON would keep all other callers waiting.
+#: What only looks takes no larger body than this.
 _MAX_QUESTION_BYTES: Final = 512 * 1024
 _MAX_FILTERS_CHARS: Final = 16_384
-_ZIP: Final = "application/zip"
+_JSON: Final = re.compile(r"application/(?:[^;]*\+)?json\s*(?:;|$)", re.IGNORECASE)
+_UNREADABLE: Final = (
+    "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8"
+)
+ZIP: Final = "application/zip"
 #: Characters of a user's id that a file's name does not have.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
 _NAMES: Final = re.compile(r"{(\w+)}")
 
 
-class OperationRoute(APIRoute):
+class NamedRoute(Route):
+    """A route that the scope of a request names, so that the log can tell it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether it is for a request; what it adds to the scope."""
+        match, found = super().matches(scope)
+        return match, {**found, "route": self}
+
+
+class OperationRoute(NamedRoute):
     """The route of one operation."""
 
     def __init__(self, operation: Operation) -> None:
+        path = PREFIX + _NAMES.sub(r"{\1:id}", operation.path)
+        super().__init__(path, self.answer, methods=[operation.method], name=operation.name)
         self.operation = operation
         self.method = operation.method
-        # Of a write, one like it may be at work.
-        errors = {*operation.errors, 409} if self.method in WRITES else operation.errors
-        is_document = operation.form is Form.DOCUMENT
-        summary, _, more = operation.description.partition("\n\n")
-        super().__init__(
-            PREFIX + _NAMES.sub(r"{\1:id}", operation.path),
-            _endpoint(operation),
-            name=operation.name,
-            methods=[self.method],
-            operation_id=operation.name,
-            summary=" ".join(summary.split()).rstrip("."),
-            description=more,
-            tags=[operation.group],
-            status_code=operation.status,
-            response_model=None,
-            response_class=JSONResponse if is_document else Response,
-            responses={operation.status: _describe_answer(operation), **document_errors(errors)},
-            openapi_extra={RIGHT: operation.right.value, REACH: operation.reach.value},
+        self.methods = {operation.method}
+        self.body = _body_model(operation)
+        """What a body must be; ``None`` where there is none."""
+        self.is_body_needed = self.body is not None and any(
+            field.is_required() for field in self.body.model_fields.values()
         )
+        self.parameters = _parameters(operation)
+        """What the path and the query must be together."""
+        self.in_query = self.parameters.model_fields.keys() - operation.in_path
+        self._objects = [name for name in self.in_query if _is_object(operation.inputs, name)]
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As FastAPI's own, behind the checks."""
-        handle = super().get_route_handler()
-        known = frozenset(field.alias for field in self.dependant.query_params)
+    async def answer(self, request: Request) -> Response:
+        """Answer a request, if all checks are passed."""
+        callers: Callers = request.app.state.callers
         right = self.operation.right
+        principal = await callers.principal(request.headers)
+        caller = Caller(callers.gate(principal, request.headers))
+        if not principal.allows(right):
+            raise ForbiddenError(f"this needs the right {right.value!r}, which the key does not have")
+        _check_query(request, self.in_query)
+        request.state.caller = caller
+        key = key_of(request)
+        await _read_body(request, _MAX_QUESTION_BYTES if right is Right.READ else None)
+        async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
+            if key is None or right is Right.READ:  # what only looks may look again
+                return await self.run(request)
+            return await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
 
-        async def guarded(request: Request) -> Response:
-            callers: Callers = request.app.state.callers
-            replies: Replies = request.app.state.replies
-            principal = await callers.principal(request.headers)
-            caller = Caller(callers.gate(principal, request.headers))
-            if not principal.allows(right):
-                raise ForbiddenError(f"this needs the right {right.value!r}, which the key does not have")
-            _check_query(request, known)
-            request.state.caller = caller
-            key = key_of(request)
-            await _read_body(request, _MAX_QUESTION_BYTES if right is Right.READ else None)
-            async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
-                if key is None or right is Right.READ:  # what only looks may look again
-                    return await handle(request)
-                return await answer_once(request, key, caller, replies, handle, is_long=self.operation.is_long)
+    async def run(self, request: Request) -> Response:
+        """Do what is asked, in a thread."""
+        return await run_in_threadpool(self._run, request, await request.body())
 
-        return guarded
+    def _run(self, request: Request, content: bytes) -> Response:
+        caller: Caller = request.state.caller
+        asked = self._read(request, content)
+
+        def work() -> Response:
+            return _respond(self.operation, self.operation.bind(caller.gate, asked), asked)
+
+        return work() if caller.carry is None else caller.carry(work)
+
+    def _read(self, request: Request, content: bytes) -> Input:
+        """The input of the operation, from the path, the query and the body of a request."""
+        body = None if self.body is None else _read_json(request, content)
+        found: list[Any] = []
+        values: dict[str, Any] = {}
+        try:
+            values = dict(self.parameters.model_validate({**request.query_params, **request.path_params}))
+        except ValidationError as wrong:
+            in_path = self.operation.in_path
+            found += [
+                {**one, "loc": ("path" if one["loc"][0] in in_path else "query", *one["loc"])} for one in wrong.errors()
+            ]
+
+        if self.is_body_needed and not content:
+            found.append({"type": "missing", "loc": ("body",)})
+        elif self.body is not None:
+            try:
+                values |= dict(self.body.model_validate(body if content else {}))
+            except ValidationError as wrong:
+                found += [{**one, "loc": ("body", *one["loc"])} for one in wrong.errors()]
+        if found:
+            raise form_error(found, body, self.body)
+        for name in self._objects:
+            values[name] = _read_object(name, values[name])
+        return self.operation.inputs.model_construct(**values)
 
 
 @cache
@@ -114,82 +148,52 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(to_json(value).encode(), status, media_type="application/json")
 
 
-# --- the endpoint of an operation -------------------------------------------------------------------------------------
+# --- the parts of a request -------------------------------------------------------------------------------------------
 
 
-async def _caller(request: Request) -> Caller:
-    found: Caller = request.state.caller
-    return found
-
-
-def _endpoint(operation: Operation) -> Callable[..., Response]:
-    """A function with the signature that FastAPI reads: the fields of the input by where a request has them."""
-    fields = operation.inputs.model_fields
-    in_path = set(_NAMES.findall(operation.path))
-    in_query = set(operation.in_query) if operation.method in ("POST", "PUT", "PATCH") else fields.keys() - in_path
-    in_body = [name for name in fields if name not in in_path | in_query]
-    body = _body_model(operation.inputs, in_body)
-    parameters = [Parameter("caller", Parameter.KEYWORD_ONLY, annotation=Annotated[Caller, Depends(_caller)])]
-    outside = [name for name in fields if name not in in_body]
-    outside.sort(key=lambda name: not fields[name].is_required())
-    parameters += [_parameter(name, fields[name], is_path=name in in_path) for name in outside]
-    objects = [name for name in in_query if _is_object(fields[name])]
-    if body is not None:
-        needed = any(field.is_required() for field in body.model_fields.values())
-        default = Parameter.empty if needed else body()
-        parameters.append(Parameter("body", Parameter.KEYWORD_ONLY, annotation=body, default=default))
-
-    def endpoint(*, caller: Caller, body: BaseModel | None = None, **values: Any) -> Response:
-        for name in objects:
-            values[name] = _read_object(name, values[name])
-        asked = body
-        if not isinstance(asked, operation.inputs):
-            asked = operation.inputs.model_construct(**values, **{name: getattr(body, name) for name in in_body})
-
-        def work() -> Response:
-            return _respond(operation, operation.bind(caller.gate, asked), asked)
-
-        return work() if caller.carry is None else caller.carry(work)
-
-    endpoint.__name__ = operation.name
-    endpoint.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return endpoint
-
-
-def _body_model(inputs: type[Input], names: list[str]) -> type[BaseModel] | None:
+def _body_model(operation: Operation) -> type[BaseModel] | None:
     """The model of a request's body: the input, without what the path and the query have."""
+    inputs, names = operation.inputs, operation.in_body
     if not names:
         return None
     if len(names) == len(inputs.model_fields):
         return inputs
     extra: Any = inputs.model_config.get("json_schema_extra") or {}
-    shown = {name: value for name, value in extra.get("example", {}).items() if name in names}
-    fields: dict[str, Any] = {
-        name: (field.annotation, field) for name, field in inputs.model_fields.items() if name in names
-    }
+    example = {name: value for name, value in extra.get("example", {}).items() if name in names}
+    fields: dict[str, Any] = {name: (one.annotation, one) for name, one in inputs.model_fields.items() if name in names}
     model = create_model(inputs.__name__, __base__=Input, __module__=__name__, __doc__=inputs.__doc__, **fields)
-    model.model_config["json_schema_extra"] = {"example": shown}
+    model.model_config["json_schema_extra"] = {"example": example}
     model.model_rebuild(force=True)
     return model
 
 
-def _parameter(name: str, field: FieldInfo, *, is_path: bool) -> Parameter:
-    annotation: Any = field.annotation
-    metadata, examples = field.metadata, field.examples
-    if _is_object(field):
-        annotation, metadata = str | None, []
-        examples = [json.dumps(one) for one in examples or ()]
-    options: dict[str, Any] = {"description": field.description, "examples": examples}
-    if _is_object(field):
-        options["max_length"] = _MAX_FILTERS_CHARS
-        options["description"] = f"{field.description} As JSON."
-    marked = Annotated[(annotation, *metadata, (Path if is_path else Query)(**options))]
-    default = Parameter.empty if field.is_required() else field.default
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=marked, default=default)
+def _parameters(operation: Operation) -> type[BaseModel]:
+    """The model of a request's path and query, which are texts: numbers are read from them. What is needed is first."""
+    fields: dict[str, Any] = {}
+    for name, field in sorted(operation.inputs.model_fields.items(), key=lambda item: not item[1].is_required()):
+        if name not in operation.in_body:
+            fields[name] = (field.annotation, field)
+            if _is_object(operation.inputs, name):
+                about, examples = f"{field.description} As JSON.", [*map(json.dumps, field.examples or ())]
+                options = Field(None, max_length=_MAX_FILTERS_CHARS, description=about, examples=examples)
+                fields[name] = (str | None, options)
+    return create_model(f"{operation.name}_parameters", __module__=__name__, **fields)
 
 
-def _is_object(field: FieldInfo) -> bool:
-    return "dict" in str(field.annotation)
+def _is_object(inputs: type[Input], name: str) -> bool:
+    return "dict" in str(inputs.model_fields[name].annotation)
+
+
+def _read_json(request: Request, content: bytes) -> Any:
+    """A body as JSON; as it is, if it is empty or not declared as JSON."""
+    if not content or not _JSON.match(request.headers.get("content-type", "")):
+        return content
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as wrong:
+        raise HTTPException(400, f"the body is not JSON: {wrong.msg} (character {wrong.pos})") from None
+    except (ValueError, RecursionError):
+        raise HTTPException(400, _UNREADABLE) from None
 
 
 def _read_object(name: str, text: str | None) -> dict[str, Any] | None:
@@ -211,32 +215,9 @@ def _respond(operation: Operation, run: Callable[..., Any], asked: Any) -> Respo
             return stream_progress(run)
         case Form.FILE:
             name = f"export-{_UNSAFE.sub('_', asked.user_id)[:64]}.zip"
-            return stream_file(run, media_type=_ZIP, filename=name)
+            return stream_file(run, media_type=ZIP, filename=name)
         case Form.DOCUMENT:
             return answer(run(), operation.status)
-
-
-def _describe_answer(operation: Operation) -> dict[str, Any]:
-    """What the description says of an answer."""
-    about = " ".join((operation.output.__doc__ or "").split())
-    if operation.form is Form.DOCUMENT:
-        return {"description": about, "model": operation.output}
-    if operation.form is Form.FILE:
-        return {"description": about, "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}}}
-    extra: Mapping[str, Any] = operation.output.model_config["json_schema_extra"]  # type: ignore[assignment]
-    lines = [{"progress": 500}, {"result": extra["example"]}]
-    return {
-        "description": (
-            'Lines of JSON: `{"progress": done}` now and then, then `{"result": {…}}`; or, if something goes wrong in '
-            f'between, `{{"problem": {{…}}}}`. The result: {about}'
-        ),
-        "content": {
-            NDJSON: {
-                "schema": {"type": "string"},
-                "example": "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
-            }
-        },
-    }
 
 
 # --- checks before a request is read ----------------------------------------------------------------------------------
@@ -251,7 +232,7 @@ async def _read_body(request: Request, most: int | None) -> None:
     await request.body()
 
 
-def _check_query(request: Request, known: frozenset[str]) -> None:
+def _check_query(request: Request, known: Set[str]) -> None:
     """Refuse a query parameter that nobody reads: a misspelt filter would let everything through."""
     if not request.scope["query_string"]:
         return
@@ -290,5 +271,5 @@ class SentPaths:
         if scope["type"] == "http" and raw is not None and scope["path"].startswith(f"{PREFIX}/"):
             sent = raw.partition(b"?")[0].decode("latin-1")
             if sent.startswith(f"{PREFIX}/"):
-                scope = {**scope, "path": sent}
+                scope["path"] = sent
         await self._app(scope, receive, send)

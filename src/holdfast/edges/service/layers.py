@@ -7,10 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI
 from prometheus_client import generate_latest
-from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import HoldfastError, ObjectMissingError
@@ -18,10 +16,11 @@ from holdfast.core.records import Scope as MemoryScope
 from holdfast.edges.access.callers import WORKERS, Callers
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.service.limits import Buckets, ConcurrencyLimit, Limits, RateLimit, SizeLimit, TimeLimit
 from holdfast.edges.service.loopback import LocalOnly
 from holdfast.edges.service.probes import HEALTH, READY, Look, Part, Probes, Readiness
-from holdfast.edges.service.request_log import RequestLog, Traffic, note_route
+from holdfast.edges.service.request_log import RequestLog, Traffic
 from holdfast.edges.service.supervisor import Supervisor
 from holdfast.engine import Holdfast
 from holdfast.ports.objects import ObjectStore
@@ -30,7 +29,7 @@ from holdfast.storage.objects import open_cold, open_keeping
 MCP: Final = "/mcp"
 
 
-def build_api(holdfast: Holdfast, *, keys_required: bool) -> FastAPI:
+def build_api(holdfast: Holdfast, *, keys_required: bool) -> Starlette:
     """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
     callers = Callers(holdfast, keys_required=keys_required)
     mcp = McpApp(
@@ -40,10 +39,10 @@ def build_api(holdfast: Holdfast, *, keys_required: bool) -> FastAPI:
         hosts=None if keys_required else (),
         max_request_bytes=holdfast.settings.request_bytes,
     )
-    app = build_app(holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp))
-    app.router.routes.append(Route(MCP, _McpRoute(mcp, MCP)))  # a mount would answer below that path, not at it
-    app.user_middleware.append(Middleware(_RouteNote))  # the innermost: it sees what the router was given
-    return app
+    routes = [NamedRoute(MCP, mcp)]  # a mount would answer below that path, not at it
+    return build_app(
+        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp), routes=routes
+    )
 
 
 @asynccontextmanager
@@ -51,31 +50,6 @@ async def _running(mcp: McpApp) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     async with mcp.running():
         yield
-
-
-class _McpRoute:
-    """An application that is a route by itself."""
-
-    def __init__(self, app: ASGIApp, path: str) -> None:
-        self._app = app
-        self.path = path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self
-        await self._app(scope, receive, send)
-
-
-class _RouteNote:
-    """Tells the layers around the application which route a request took."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            note_route(scope)
 
 
 #: An answer of the API is data: a browser is to run, load, frame and keep nothing of it.

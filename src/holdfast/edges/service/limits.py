@@ -16,11 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.core.clock import Deadline
 from holdfast.core.errors import InvalidInputError, RateLimitedError, RequestTimeoutError, RequestTooLargeError, quote
 from holdfast.core.records import MIB
-from holdfast.edges.service.asgi import header, refuse, secret_of
+from holdfast.edges.service.asgi import DISCONNECT, header, refuse, secret_of
 from holdfast.settings import Settings
 
 _log = logging.getLogger("holdfast.service")
-_DISCONNECT: Final[Message] = {"type": "http.disconnect"}
 _STARTED, _ENDED, _LATE = "started", "ended", "late"
 
 
@@ -90,7 +89,7 @@ class _CountedRequest:
             if self._left >= 0:
                 return message
             self.too_large = True
-        return _DISCONNECT
+        return DISCONNECT
 
     async def send(self, message: Message) -> None:
         if self.answered or not self.too_large:
@@ -202,10 +201,10 @@ class _TimedRequest:
 
     async def receive(self) -> Message:
         if self.over:
-            return _DISCONNECT
+            return DISCONNECT
         message = await self._receive()
         self.arrived = self.arrived or not message.get("more_body", False)
-        return _DISCONNECT if self.over else message
+        return DISCONNECT if self.over else message
 
     async def send(self, message: Message) -> None:
         if self.over:

@@ -19,12 +19,13 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.access.keys import Access
 from holdfast.core.access import Principal, Right
 from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidInputError, UnauthenticatedError
-from holdfast.edges.service.asgi import answer, answer_json, refuse, secret_of
+from holdfast.edges.service.asgi import refuse, secret_of
 from holdfast.edges.service.loopback import is_local
 
 #: How long an answer waits for looks that have begun: with what else it takes, it comes within 300 ms.
@@ -157,7 +158,7 @@ class Probes:
         if scope["method"] not in {"GET", "HEAD"}:
             await refuse(scope, send, InvalidInputError(f"{scope['path']} takes GET"), status=405)
         elif scope["path"] == HEALTH:
-            await answer_json(send, 200, {"status": "ok"})
+            await JSONResponse({"status": "ok"})(scope, receive, send)
         elif scope["path"] == READY:
             found = await self._readiness.look()
             # Keys are looked up in the store only if it answers.
@@ -165,18 +166,19 @@ class Probes:
                 self._is_known(scope)
                 or (found.checks.get("store") is None and await self._refusal_reason(scope) is None)
             )
-            await answer_json(send, 200 if found.ready else 503, found.as_dict(detailed=detailed))
+            response = JSONResponse(found.as_dict(detailed=detailed), 200 if found.ready else 503)
+            await response(scope, receive, send)
         else:
-            await self._metrics(scope, send)
+            await self._metrics(scope, receive, send)
 
-    async def _metrics(self, scope: Scope, send: Send) -> None:
+    async def _metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = await self._refusal_reason(scope)
         if problem is not None:
             await refuse(scope, send, problem)
             return
         async with self._collecting:
             text = await asyncio.to_thread(self._exposition)
-        await answer(send, 200, text, CONTENT_TYPE_LATEST)
+        await Response(text, headers={"content-type": CONTENT_TYPE_LATEST})(scope, receive, send)
 
     async def _refusal_reason(self, scope: Scope) -> HoldfastError | None:
         """Why a caller may not see what an operator sees."""

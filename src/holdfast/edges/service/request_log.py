@@ -150,14 +150,7 @@ def _key_id(scope: Scope) -> str | None:
     return key_id
 
 
-def note_route(scope: Scope) -> None:
-    """Let the layers outside of one that passes on a scope of its own see which route was taken."""
-    if "state" in scope and "route" in scope:
-        scope["state"]["route"] = scope["route"]
-
-
 def route_of(scope: Scope) -> str:
     """The template of the route that a request took: a path names users and memories, its template names nobody."""
-    route = scope.get("route") or scope["state"].get("route")
-    path = getattr(route, "path", None)
+    path = getattr(scope.get("route"), "path", None)
     return _CONVERTER.sub("}", path) if isinstance(path, str) and path else NO_ROUTE
