@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.audit import acting_as, check_author
@@ -28,7 +28,7 @@ from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
-from holdfast.results import ExplainResult, ForgetResult, UserResult
+from holdfast.results import ExplainResult, ExportResult, ForgetResult, UserResult
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 
@@ -170,7 +170,7 @@ class Holdfast(TenantServices):
 
     def export_user(
         self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None
-    ) -> dict[str, Any]:
+    ) -> ExportResult:
         """Everything that is held on a user, in whatever state and place: ``user_id``, ``export_date``, ``memories`` by
         kind, and beside them conversations, facts, rules, holds and what the audit chain says.
 
@@ -180,7 +180,7 @@ class Holdfast(TenantServices):
         """
         return self.services.exports.export(self.tenant, user_id, to, progress=progress)
 
-    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+    def gdpr_export_user_data(self, user_id: str) -> ExportResult:
         """The same as ``export_user(user_id)``."""
         return self.export_user(user_id)
 

@@ -432,3 +432,42 @@ class ExplainResult(TypedDict):
     reason: NotRequired[str | None]
     cause: NotRequired[str | None]
     rule: NotRequired[str | None]
+
+
+class CertificateResult(TypedDict):
+    """A certificate of an erasure."""
+
+    holdfast_certificate: int
+    """The version of its form."""
+    id: str
+    issued_at: str
+    subject: str
+    """The pseudonym of the user."""
+    ledger: dict[str, Any]
+    engine: str
+    places: list[dict[str, Any]]
+    pending: bool
+    audit: dict[str, Any] | None
+    remarks: list[str]
+    software: str
+    key: dict[str, str]
+    signature: str
+
+
+class ExportResult(TypedDict):
+    """What ``export_user`` returns: lists of lines, or, of an export that was written to a file, how many they are."""
+
+    user_id: str
+    export_date: str
+    memories: dict[str, Any]
+    """By kind."""
+    conversations: Any
+    facts: Any
+    collections: Any
+    quotas: Any
+    rules: Any
+    holds: Any
+    audit: Any
+    incomplete: NotRequired[int]
+    """How many memories are not all there."""
+    file: NotRequired[str | None]

@@ -23,6 +23,7 @@ from holdfast.manager import TextMemory
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
+from holdfast.results import ExportResult
 
 __all__ = [
     "LATENCY_TARGETS",
@@ -106,7 +107,7 @@ def gdpr_delete_user_data(user_id: str, *, engine: Holdfast | None = None) -> di
     return (engine or default_engine()).gdpr_delete_user_data(user_id)
 
 
-def gdpr_export_user_data(user_id: str, *, engine: Holdfast | None = None) -> dict[str, Any]:
+def gdpr_export_user_data(user_id: str, *, engine: Holdfast | None = None) -> ExportResult:
     """Everything that is held on a user: ``user_id``, ``export_date``, ``memories`` by kind, and more."""
     return (engine or default_engine()).gdpr_export_user_data(user_id)
 

@@ -48,9 +48,9 @@ from holdfast.memory.services import Services
 from holdfast.memory.working import WorkingStore
 from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.certificates.certificates import Certificates, Engines, find_erasure
+from holdfast.privacy.certificates import Certificates, Engines, find_erasure
 from holdfast.privacy.erasure import Beside, Eraser, Erasure
-from holdfast.privacy.keys.keyring import open_keyring
+from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.signatures import SigningKeys
 from holdfast.privacy.ledger import KeysAndLedger, Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
@@ -152,18 +152,12 @@ class Store:
             self.state,
             self.keys.signing,
             Engines(self.rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
-            find_audit=lambda alias: find_erasure(services.audit, (*self.tenants, *services.dues.tenants()), alias),
-            now=now,
-            new_id=lambda: services.new_id(now()),
+            lambda alias: find_erasure(services.audit, (*self.tenants, *services.dues.tenants()), alias),
+            now,
+            lambda: services.new_id(now()),
         )
-        self.eraser = Eraser(
-            subjects,
-            self.keys,
-            services.objects,
-            beside=Beside(self._forget, self._short_term_elsewhere),
-            now=now,
-            certify=self.certificates.certify,
-        )
+        beside = Beside(self._forget, self._short_term_elsewhere)
+        self.eraser = Eraser(subjects, self.keys, services.objects, beside, now, self.certificates.certify)
         jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
         jobs["daily"] = partial(self._run_daily, jobs["daily"])
         jobs |= backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)
@@ -401,7 +395,7 @@ class _BackupHost:
 
     def check_state(self) -> None:
         self._store.check_state()
-        self._store.keyring.claim_once()
+        self._store.keyring.claim()
         self._store.note_data()
 
     def settle(self, restored: Restored) -> None:
@@ -419,7 +413,7 @@ def _open_keys(
     settings: Settings, state: ObjectStore, bind: Callable[[str | None], None] = lambda _found: None
 ) -> KeysAndLedger:
     """The keys and the ledger that the settings name. Neither a key nor a folder is made."""
-    keyring = open_keyring(state, settings.master_key, settings.master_path(), bind)
+    keyring = Keyring(state, settings.master_key, settings.master_path(), bind)
     return KeysAndLedger(keyring, SigningKeys(state, keyring), Ledger(state))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cli.shell import Shell, run
 from holdfast import Holdfast
-from holdfast.privacy.keys.keyring import open_keyring
+from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.master import new_master_text
 from holdfast.privacy.keys.signatures import read_public
 from holdfast.storage.objects import open_objects
@@ -24,7 +24,7 @@ def keyed(shell: Shell) -> Shell:
     """A home with the keys of two users, and one to sign with."""
     shell.home.mkdir()
     for who in (ANN, BOB):
-        open_keyring(open_objects(shell.home.as_uri()), "", shell.home / "keys" / "master.key").ensure(who, now=NOW)
+        Keyring(open_objects(shell.home.as_uri()), "", shell.home / "keys" / "master.key").ensure(who, now=NOW)
     shell.ok("key", "rotate", "--signing")
     return shell
 

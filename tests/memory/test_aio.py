@@ -25,7 +25,7 @@ from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.working import Working
-from holdfast.privacy.certificates.certificates import Certificates
+from holdfast.privacy.certificates import Certificates
 
 PAIRS = [
     (Memory, aio.AsyncMemory),

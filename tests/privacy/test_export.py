@@ -32,8 +32,7 @@ from holdfast.core.errors import (
     StoreFullError,
 )
 from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, Subject
-from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, read_memories
-from holdfast.privacy.export.rows import line_schema
+from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, line_schema, read_memories
 from homes import ENGINES, on_sqlite
 from lifecycle.soundness import object_path, objects_of
 
@@ -198,7 +197,7 @@ def test_without_a_file_the_same_is_one_object(holdfast: Holdfast, clock: FakeCl
     talks = [found[name] for name in found if name.startswith("conversations/")]
     assert said["conversations"] == [{**head, "messages": messages} for head, *messages in talks]
     for name, file in {"facts": "facts.jsonl", "audit": "audit.jsonl", "rules": "rules.json"}.items():
-        assert said[name] == found[file]
+        assert dict(said)[name] == found[file]
 
 
 def test_the_names_of_the_source_documents_are_there(holdfast: Holdfast, memory: MemoryManager) -> None:

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def ring(folder: Path, setting: str = "") -> Keyring:
     file = folder / "keys" / "master.key"
-    return Keyring(open_objects(folder.as_uri()), lambda: read_master(setting, file), lambda: make_master(file))
+    return Keyring(open_objects(folder.as_uri()), setting, file)
 
 
 def as_text() -> str:
@@ -123,7 +123,7 @@ def test_the_wrong_master_key_is_refused_by_name(folder: Path) -> None:
     with pytest.raises(MasterKeyError, match="wrapped with master key") as caught:
         ring(folder, wrong).get(ANN)
     assert wrong not in str(caught.value)
-    assert ring(folder, wrong).check() == [ANN]
+    assert list(ring(folder, wrong).unopened()) == [("data", ANN)]
 
 
 def test_the_master_key_is_changed_without_changing_the_keys(folder: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_table_with_something_of_a_user_is_exported_or_says_why_not() -> None:
     for table in TABLES:
         assert not (table.export and table.left_out_because), table.name
         assert table.export or table.left_out_because or table.owner is not Owner.USER, table.name
-    parts = {"memories" if place.is_memory and place.name != "short_term" else place.name for place in PARTS}
+    parts = {"memories" if part.file.startswith("memories/") else part.name for part in PARTS}
     assert {table.export for table in TABLES if table.export} == parts
     assert {table.name for table in TABLES if table.left_out_because} < set(LEFT_OUT)
 

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.core.errors import HoldfastError, KeyMissingError, ObjectDamagedError, ObjectMissingError, StorageError
 from holdfast.health.checks import Check, advice_of, fail, ok
 from holdfast.ports.objects import Pack
-from holdfast.privacy.keys.keyring import SIGNING, open_keyring
+from holdfast.privacy.keys.keyring import SIGNING, Keyring
 from holdfast.privacy.keys.master import SETTING, master_file
 from holdfast.privacy.ledger import Ledger
 from holdfast.privacy.sealed_objects import SealedObjects
@@ -38,7 +38,7 @@ def check_master_key(settings: Settings) -> Iterator[Check]:
     """That the master key opens some of the keys that it should; nothing is said where there are none yet."""
     try:
         state = open_keeping(settings)
-        keyring = open_keyring(state, settings.master_key, settings.master_path())
+        keyring = Keyring(state, settings.master_key, settings.master_path())
         some = list(islice(keyring.list_keys(), _FEW))
     except HoldfastError as problem:
         yield fail(_NAME, problem, _STATE_FIX)
@@ -80,7 +80,7 @@ def check_cold(database: Database, settings: Settings) -> Iterator[Check]:
 def _open_packs(packs: SqlPacks, some: Iterable[Pack], settings: Settings) -> int:
     """Open the oldest cold object of some users; how many were. What is being erased, or went just now, need not."""
     state = open_keeping(settings)
-    keyring = open_keyring(state, settings.master_key, settings.master_path())
+    keyring = Keyring(state, settings.master_key, settings.master_path())
     ledger = Ledger(state)
     objects = SealedObjects(open_cold(settings), keyring, lambda: 0, lambda alias: ledger.find(alias) is not None)
     opened = 0

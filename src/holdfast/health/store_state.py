@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.backups.catalog import describe_last
 from holdfast.core.errors import HoldfastError, KeyringError, StoreLostError
 from holdfast.health.checks import Check, fail, warn
-from holdfast.privacy.keys.keyring import open_keyring
+from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.store_state import StoreState
 from holdfast.settings import Settings
 from holdfast.storage.objects import open_keeping
@@ -41,7 +41,7 @@ def check_lost(settings: Settings, name: str = "store") -> Check | None:
 def check_identity(database: Database, settings: Settings) -> Iterator[Check]:
     """That a store is no empty one in the place of another, and belongs to the keyring that is there."""
     identity, state = SqlIdentity(database), _state_of(settings)
-    keyring = open_keyring(open_keeping(settings), settings.master_key, settings.master_path())
+    keyring = Keyring(open_keeping(settings), settings.master_key, settings.master_path())
     try:
         state.check_present(identity)
         state.check_keyring(identity, keyring)

@@ -12,6 +12,7 @@ from holdfast.lifecycle.bulk_delete import Cleared, clear_conversations, counted
 from holdfast.lifecycle.sweeping.due import Extent
 from holdfast.memory.records import clear_kind
 from holdfast.memory.services import Services
+from holdfast.results import ExportResult
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str
@@ -45,7 +46,7 @@ class UserData:
         )
         return counted(total, user_id)
 
-    def gdpr_export_user_data(self, user_id: str) -> dict[str, Any]:
+    def gdpr_export_user_data(self, user_id: str) -> ExportResult:
         """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by
         kind, and beside them conversations, facts, rules, holds and what the audit chain says.
         """

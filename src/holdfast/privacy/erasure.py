@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.core.errors import (
     HeldError,
@@ -29,6 +29,7 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import Found, SubjectStore, Tombstone
 from holdfast.privacy.ledger import Erased, KeysAndLedger
+from holdfast.results import CertificateResult
 
 _log = logging.getLogger("holdfast.erasure")
 #: Rows that go in one transaction: others wait no longer than for that.
@@ -69,7 +70,7 @@ class Erasure:
     """Why it is not finished, in words. The next sweep tries again, and so does erasing again."""
     entry: Erased | None = None
     """The entry of the ledger."""
-    certificate: dict[str, Any] | None = None
+    certificate: CertificateResult | None = None
 
     @property
     def pending(self) -> bool:
@@ -107,26 +108,21 @@ class Beside(NamedTuple):
     """Short-term memory, where it is not in the store."""
 
 
+@dataclass(eq=False)
 class Eraser:
     """Erases users of a store."""
 
-    def __init__(
-        self,
-        subjects: SubjectStore,
-        state: KeysAndLedger,
-        objects: Callable[[], ObjectStore],
-        *,
-        beside: Beside,
-        now: Callable[[], int],
-        certify: Callable[[Erasure], dict[str, Any]],
-    ) -> None:
-        self._subjects = subjects
-        self._keyring, _, self._ledger = state
-        self._objects = objects
-        self._forget, self._short_term = beside
-        self._now = now
-        self._certify = certify
-        self._rest_until = 0.0
+    _subjects: SubjectStore
+    _state: KeysAndLedger
+    _objects: Callable[[], ObjectStore]
+    _beside: Beside
+    _now: Callable[[], int]
+    _certify: Callable[[Erasure], CertificateResult | None]
+    _rest_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._keyring, _, self._ledger = self._state
+        self._forget, self._short_term = self._beside
 
     def erase(self, subject: Subject, prepare: Callable[[], None] = lambda: None) -> Erasure:
         """Erase a subject in every place. ``HeldError``, audited, while a hold covers anything of it.
@@ -316,10 +312,10 @@ class Eraser:
         erasure = self._result(tombstone, found, tally, entry, working)
         if erasure.pending:
             return erasure
-        certificate = self._certify(erasure)  # after a crash here another one is issued
+        certified = replace(erasure, certificate=self._certify(erasure))  # after a crash here another one is issued
         self._subjects.bury(tombstone)
         self._note_seen()
-        return replace(erasure, certificate=certificate or None)
+        return certified
 
     def _end_by_name(self, tombstone: Tombstone, tally: _Tally) -> int:
         """Remove what is found by the name only, in this process and on servers, before the name is forgotten; how much

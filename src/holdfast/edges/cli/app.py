@@ -121,9 +121,9 @@ class Call:
     @cached_property
     def keyring(self) -> Keyring:
         """The keys of the state store."""
-        from holdfast.privacy.keys.keyring import open_keyring  # noqa: PLC0415 - see above
+        from holdfast.privacy.keys.keyring import Keyring  # noqa: PLC0415 - see above
 
-        return open_keyring(self.state, self.settings.master_key, self.settings.master_path())
+        return Keyring(self.state, self.settings.master_key, self.settings.master_path())
 
     @cached_property
     def signing(self) -> SigningKeys:

@@ -5,23 +5,147 @@ The catalogue (``storage/catalog.py``) says which part has the rows of which tab
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import HoldfastError, KeyMissingError, ObjectDamagedError, ObjectMissingError, StaleError
 from holdfast.core.packs import Packed
-from holdfast.core.records import DURABLE, TYPES, MemoryType, Message, Record, Scope, Subject
+from holdfast.core.records import DURABLE, TYPES, MemoryType, Message, Record, Scope, State, Subject
+from holdfast.core.rules import Rule, terms_to_dict
+from holdfast.core.values import iso
 from holdfast.lifecycle.archive import Archives
-from holdfast.ports.conversations import WindowStore
+from holdfast.lifecycle.holds import hold_to_dict
+from holdfast.lifecycle.previews import rule_to_dict
+from holdfast.ports.conversations import Session, WindowStore
 from holdfast.ports.records import RecordReader, SchemaStore
 from holdfast.ports.rules import HoldStore, RuleStore
 from holdfast.ports.subjects import SubjectReader
-from holdfast.privacy.export import rows
-from holdfast.privacy.export.rows import Line
 from holdfast.storage.catalog import LOCATIONS, TABLES
+
+Line = dict[str, Any]
+_SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
+_TERMS: Final = ("archive_after_days", "delete_after_days", "keep_days")
+_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "text": {"type": "string"},
+    "text?": {"type": ["string", "null"]},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "count": {"type": "integer"},
+    "count?": {"type": ["integer", "null"]},
+    "days": {"type": ["number", "string", "null"], "description": "days, 'never' or 'forever'"},
+    "when": {"type": "string", "format": "date-time"},
+    "when?": {"type": ["string", "null"], "format": "date-time"},
+    "object": {"type": "object"},
+    "object?": {"type": ["object", "null"]},
+    "schema": {"type": ["object", "boolean", "null"]},
+    "any": {},
+    "state": {"enum": [state.value for state in State if state is not State.DELETED]},
+    "durable": {"enum": [kind.value for kind in DURABLE]},
+    "kind": {"enum": [kind.value for kind in TYPES]},
+    "working": {"const": "working"},
+    "short_term": {"const": "short_term"},
+    "terms?": {
+        "type": ["object", "null"],
+        "properties": {name: {"type": ["number", "string", "null"]} for name in _TERMS},
+        "additionalProperties": False,
+    },
+}
+#: How a value becomes JSON, where it is not JSON already.
+_CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "when": iso,
+    "when?": lambda moment: None if moment is None else iso(moment),
+    "texts": list,
+    "state": lambda state: state.value,
+    "durable": lambda kind: kind.value,
+    "kind": lambda kind: kind.value,
+}
+_DESCRIPTIONS: Final = {
+    ("memory", "details"): "of an episode: its task, steps, messages and tool calls",
+    ("memory", "source"): "who or what wrote it",
+    ("memory", "dated_at"): "what its age counts from",
+    ("memory", "note"): "why it is not all there",
+    ("conversation", "updated_at"): "last active",
+    ("quota", "max_memories"): "-1 is no limit, null is the usual one",
+}
+_STATE: Final = "state:state moved_at:when? reason:text? in_bin_until:when?=purge_at"
+_LINES: Final = {
+    "memory": "memory_id:text=id memory_type:durable=kind content:text metadata:object created_at:when "
+    f"agent_id:text=scope.agent_id session_id:text?=scope.session_id {_STATE} details:object?=body name:text? "
+    "source:text=written_by derived_from:texts updated_at:when dated_at:when note:text?",
+    "working": "memory_id:text=id memory_type:working content:text metadata:object created_at:when agent_id:text "
+    "session_id:text?",
+    "short_term": "memory_id:text=id memory_type:short_term role:text content:text metadata:object created_at:when "
+    "agent_id:text? session_id:text? expires_at:when note:text?",
+    "conversation": f"conversation_id:text=id agent_id:text session_id:text? {_STATE} summary:text created_at:when "
+    "updated_at:when",
+    "message": "message_id:text=message.id role:text=message.role content:text=message.content "
+    "metadata:object=message.metadata created_at:when=message.created_at in_bin_until:when?=purge_at",
+    "fact": "fact_id:text=id entity_id:text=source entity:text? name:text value:any target_id:text?=target "
+    "target:text? since:when until:when? recorded_at:when",
+    "collection": "collection:text schema:schema",
+    "quota": "memory_type:kind=kind.name max_memories:count? max_bytes:count?",
+    "rule": f"rule_id:text memory_type:text level:text {' '.join(f'{name}:text?' for name in _SCOPE)} "
+    f"{' '.join(f'{name}:days' for name in _TERMS)} version:count updated_at:when? pending:terms?",
+    "hold": f"hold_id:text {' '.join(f'{name}:text?' for name in _SCOPE)} tag:text? reason:text author:text "
+    "created_at:when released_at:when? released_by:text?",
+    "audit": "seq:count at:when action:text actor:text item:text? detail:object hash:text",
+}
+
+
+class _Field(NamedTuple):
+    name: str
+    type: str
+    read: Callable[[Any], Any]
+    convert: Callable[[Any], Any] | None
+
+
+def _parse(field: str) -> _Field:
+    name, _, rest = field.partition(":")
+    sort, _, attribute = rest.partition("=")
+    return _Field(name, sort, attrgetter(attribute or name), _CONVERT.get(sort))
+
+
+_FIELDS: Final = {kind: [_parse(field) for field in text.split()] for kind, text in _LINES.items()}
+
+
+def describe(kind: str, thing: object = None, **given: Any) -> Line:
+    """The line of a thing. What is ``given`` is taken as it is; the other fields are read from the thing."""
+    line: Line = {"type": kind}
+    for name, _, read, convert in _FIELDS[kind]:
+        if name in given:
+            line[name] = given[name]
+        else:
+            line[name] = read(thing) if convert is None else convert(read(thing))
+    return line
+
+
+def _schema_of(kind: str) -> dict[str, Any]:
+    fields = {name: dict(_TYPES[sort]) for name, sort, *_ in _FIELDS[kind]}
+    for (of, name), words in _DESCRIPTIONS.items():
+        if of == kind:
+            fields[name]["description"] = words
+    return {
+        "type": "object",
+        "properties": {"type": {"const": kind}, **fields},
+        "required": ["type", *fields],
+        "additionalProperties": False,
+    }
+
+
+def line_schema() -> dict[str, Any]:
+    """A JSON Schema for the lines of an export. All fields are always there; what does not apply is ``null``."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of an export",
+        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in _LINES],
+        "$defs": {kind: _schema_of(kind) for kind in _LINES},
+    }
+
 
 T = TypeVar("T")
 _PAGE: Final = 500
@@ -71,12 +195,10 @@ class Person:
         """The user as the stores know them."""
         return Subject(self.tenant, self.user_id)
 
-    @cached_property
-    def sessions(self) -> frozenset[tuple[str, str | None]]:
-        """The agents and sessions of the user's conversations."""
+    def sessions(self) -> Iterator[Session]:
+        """The user's conversations."""
         reader = self.sources.reader
-        found = _paged(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
-        return frozenset((session.agent_id, session.session_id) for session in found)
+        return _paged(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
 
     @cached_property
     def own_sessions(self) -> frozenset[str]:
@@ -91,6 +213,11 @@ class Person:
         rules = {rule.memory_id for rule in self.sources.rules.rules(self.tenant)}
         holds = {hold.memory_id for hold in self.sources.holds.list(self.tenant, released=True)}
         return frozenset(item for item in rules | holds if item is not None)
+
+    def is_named_by(self, one: Rule | Hold) -> bool:
+        """Whether a rule or a hold is on the user, on a session of the user alone, or on something that was read."""
+        theirs = one.session_id in self.own_sessions or one.memory_id in self.named_items
+        return one.user_id == self.user_id or (one.user_id is None and theirs)
 
     def note(self, item_id: str) -> None:
         """Note that something of the user was read."""
@@ -128,7 +255,7 @@ def read_memories(person: Person, name: MemoryType) -> Iterator[Line]:
         collection = whole.metadata.get("collection")
         if name is MemoryType.STRUCTURED and isinstance(collection, str):
             person.collections.add(collection)
-        yield rows.describe_memory(whole, note)
+        yield describe("memory", whole, note=note)
 
 
 def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
@@ -159,14 +286,19 @@ def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:
 def read_working(person: Person) -> Iterator[Line]:
     """The notes that this process has in memory."""
     for scope, items in person.sources.working(person.subject):
-        yield from (rows.describe_working(scope, item) for item in items)
+        owner = {"agent_id": scope.agent_id, "session_id": scope.session_id}
+        yield from (describe("working", item, memory_type="working", **owner) for item in items)
 
 
 def read_short_term(person: Person) -> Iterator[Line]:
     """Messages that expire."""
-    found = person.sources.short_term.windows(person.tenant, person.user_id, known=person.sessions)
-    for window in found:
-        yield from (rows.describe_short_term(window, message) for message in window.messages)
+    known = frozenset((session.agent_id, session.session_id) for session in person.sessions())
+    for window in person.sources.short_term.windows(person.tenant, person.user_id, known=known):
+        note = "the store keeps only a digest of the agent and the session" if window.agent_id is None else None
+        owner = {"agent_id": window.agent_id, "session_id": window.session_id}
+        about = {**owner, "expires_at": iso(window.expires_at), "note": note}
+        for message in window.messages:
+            yield describe("short_term", message, memory_type="short_term", **about)
 
 
 # --- conversations ------------------------------------------------------------------------------------------------
@@ -174,10 +306,8 @@ def read_short_term(person: Person) -> Iterator[Line]:
 
 def read_conversations(person: Person) -> Iterator[File]:
     """A file for each conversation."""
-    reader = person.sources.reader
-    found = _paged(lambda after: reader.sessions(person.subject, after=after, limit=_PAGE), 0)
-    for number, session in enumerate(found, 1):
-        yield File(f"conversations/{number:06}.jsonl", _conversation(person, rows.describe("conversation", session)))
+    for number, session in enumerate(person.sessions(), 1):
+        yield File(f"conversations/{number:06}.jsonl", _conversation(person, describe("conversation", session)))
 
 
 def _conversation(person: Person, head: Line) -> Iterator[Line]:
@@ -187,7 +317,7 @@ def _conversation(person: Person, head: Line) -> Iterator[Line]:
     yield head
     for kept in _paged(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
         person.note(kept.message.id)
-        yield rows.describe("message", kept)
+        yield describe("message", kept)
 
 
 # --- what is known of them ----------------------------------------------------------------------------------------
@@ -203,43 +333,42 @@ def read_facts(person: Person) -> Iterator[Line]:
         ids = sorted({end for fact in found for end in (fact.source, fact.target) if end is not None})
         entries = person.sources.records.entries(person.subject, ids)
         names = {entity: str(entry.record.metadata.get("name")) for entity, entry in entries.items()}
-        yield from (rows.describe_fact(fact, names) for fact in found)
+        for fact in found:
+            target = None if fact.target is None else names.get(fact.target)
+            yield describe("fact", fact, entity=names.get(fact.source), target=target)
 
 
 def read_collections(person: Person) -> Iterator[Line]:
     """The collections of the documents that have been read, with their schemas."""
     for name in sorted(person.collections):
-        yield rows.describe_collection(name, person.sources.schemas.get(person.tenant, name))
+        schema = person.sources.schemas.get(person.tenant, name)
+        yield describe("collection", collection=name, schema=None if schema is None else json.loads(schema))
 
 
 def read_quotas(person: Person) -> Iterator[Line]:
     """Limits that were set for the user."""
-    yield from (rows.describe("quota", limit) for limit in person.sources.reader.quotas(person.tenant, person.user_id))
+    yield from (describe("quota", limit) for limit in person.sources.reader.quotas(person.tenant, person.user_id))
 
 
 def read_rules(person: Person) -> Iterator[Line]:
-    """Rules that name the user, a session of the user alone, or a memory of the user that was read."""
-    for rule in person.sources.rules.rules(person.tenant):
-        theirs = rule.session_id in person.own_sessions or rule.memory_id in person.named_items
-        if rule.user_id == person.user_id or (rule.user_id is None and theirs):
-            yield rows.describe_rule(rule)
+    """Rules on the user."""
+    absent = dict.fromkeys((*_SCOPE, *_TERMS, "updated_at"))
+    for rule in filter(person.is_named_by, person.sources.rules.rules(person.tenant)):
+        pending = None if rule.pending is None else terms_to_dict(rule.pending)
+        yield describe("rule", **{**absent, **rule_to_dict(rule), "pending": pending})
 
 
 def read_holds(person: Person) -> Iterator[Line]:
-    """Holds, also released ones, on the user, on a session of the user alone, or on something of the user that was
-    read.
-    """
-    for hold in person.sources.holds.list(person.tenant, released=True):
-        theirs = hold.session_id in person.own_sessions or hold.memory_id in person.named_items
-        if hold.user_id == person.user_id or (hold.user_id is None and theirs):
-            yield rows.describe_hold(hold)
+    """Holds on the user, also released ones."""
+    for hold in filter(person.is_named_by, person.sources.holds.list(person.tenant, released=True)):
+        yield describe("hold", **{**dict.fromkeys((*_SCOPE, "tag")), **hold_to_dict(hold)})
 
 
 def read_audit(person: Person) -> Iterator[Line]:
     """The user's audit chain."""
     reader = person.sources.reader
     found = _paged(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
-    yield from (rows.describe("audit", entry) for entry in found)
+    yield from (describe("audit", entry) for entry in found)
 
 
 # --- the parts of an export ---------------------------------------------------------------------------------------
@@ -251,43 +380,36 @@ class Part(NamedTuple):
     name: str
     title: str
     """As a heading for people."""
-    files: Callable[[Person], Iterator[File]]
-    is_memory: bool = False
-    """Whether it is a kind of memory."""
+    read: Callable[[Person], Iterator[Any]]
+    """Reads the lines of its file; or, where it has no name of a file, the files."""
+    file: str = ""
 
+    def files(self, person: Person) -> Iterator[File]:
+        """Its files."""
+        return iter([File(self.file, self.read(person))]) if self.file else self.read(person)
 
-def _in_one_file(name: str, read: Callable[[Person], Iterator[Line]], person: Person) -> Iterator[File]:
-    """All of a part in one file."""
-    yield File(name, read(person))
-
-
-def _part(name: str, title: str, file: str, read: Callable[[Person], Iterator[Line]]) -> Part:
-    return Part(name, title, partial(_in_one_file, file, read), is_memory=file.startswith("memories/"))
-
-
-_KINDS: Final = tuple(
-    _part(
-        kind.value,
-        f"{kind.value.replace('_', '-').capitalize()} memory",
-        f"memories/{kind.value}.jsonl",
-        partial(read_memories, name=kind),
-    )
-    for kind in DURABLE
-)
 
 #: Every part, in the order in which they are read: collections come after the documents that are in them, rules and
 #: holds after the memories that they may be on.
 PARTS: Final = (
-    *_KINDS,
-    _part("working", "Working memory", "memories/working.jsonl", read_working),
-    _part("short_term", "Short-term memory", "short_term.jsonl", read_short_term)._replace(is_memory=True),
+    *(
+        Part(
+            kind.value,
+            f"{kind.value.replace('_', '-').capitalize()} memory",
+            partial(read_memories, name=kind),
+            f"memories/{kind.value}.jsonl",
+        )
+        for kind in DURABLE
+    ),
+    Part("working", "Working memory", read_working, "memories/working.jsonl"),
+    Part("short_term", "Short-term memory", read_short_term, "short_term.jsonl"),
     Part("conversations", "Conversations", read_conversations),
-    _part("facts", "Facts", "facts.jsonl", read_facts),
-    _part("collections", "Collections of documents", "collections.json", read_collections),
-    _part("quotas", "Quotas", "quotas.json", read_quotas),
-    _part("rules", "Retention rules", "rules.json", read_rules),
-    _part("holds", "Holds", "holds.json", read_holds),
-    _part("audit", "What was done with this data", "audit.jsonl", read_audit),
+    Part("facts", "Facts", read_facts, "facts.jsonl"),
+    Part("collections", "Collections of documents", read_collections, "collections.json"),
+    Part("quotas", "Quotas", read_quotas, "quotas.json"),
+    Part("rules", "Retention rules", read_rules, "rules.json"),
+    Part("holds", "Holds", read_holds, "holds.json"),
+    Part("audit", "What was done with this data", read_audit, "audit.jsonl"),
 )
 
 #: What holds something of a user and is in no part of an export, and why.

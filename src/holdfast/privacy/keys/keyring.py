@@ -15,6 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -66,7 +67,7 @@ def rotate_master(
     """Change the master key that a setting gives to ``new``, which has the same forms; without it, a new one is made
     and written to the file of the old one.
     """
-    keyring = open_keyring(objects, setting, default)
+    keyring = Keyring(objects, setting, default)
     if new is not None:
         master = read_master(new, default, called="--new") if new else None
         if master is None:
@@ -91,7 +92,7 @@ def rotate_master(
 def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
     """``MasterKeyError`` if the present master key opens none of the keys: then it is not the right one."""
     others = {key.id for key in keyring.list_keys() if new is None or key.master != new.id}
-    if others and others <= set(keyring.check()):
+    if others and others <= {key_id for _, key_id in keyring.unopened()}:
         raise MasterKeyError(
             f"the master key opens none of the {len(others):,} keys that are to be wrapped again; nothing was changed: "
             "give the one that they are wrapped with as HOLDFAST_MASTER_KEY"
@@ -130,26 +131,22 @@ class KeptKey(NamedTuple):
     made_at: str | None
 
 
+@dataclass(eq=False)
 class Keyring:
-    """Data keys in an object store. ``master`` reads the master key if there is one; ``make`` makes it; ``previous``
-    reads the one before, while the master key is being changed. ``bind`` is called with the keyring's id (``None`` if
-    it has none yet) before the first key is made, and raises ``KeyringError`` if the store belongs to another keyring.
+    """Data keys in an object store, their master key as a setting says, or in the ``default`` file.
+
+    ``bind`` is called with the keyring's id (``None`` if it has none yet) before the first key is made, and raises
+    ``KeyringError`` if the store belongs to another keyring.
     """
 
-    def __init__(
-        self,
-        objects: ObjectStore,
-        master: Callable[[], MasterKey | None],
-        make: Callable[[], MasterKey],
-        previous: Callable[[], MasterKey | None] = lambda: None,
-        bind: Callable[[str | None], None] = lambda _keyring_id: None,
-    ) -> None:
-        self._objects = objects
-        self._bind = bind
+    _objects: ObjectStore
+    _setting: str
+    _default: Path
+    _bind: Callable[[str | None], None] = lambda _keyring_id: None
+
+    def __post_init__(self) -> None:
         self._claimed = False
-        self._read_master = master
-        self._make = make
-        self._previous = previous
+        self._read_master = master_reader(self._setting, self._default)
         self._master: MasterKey | None = None
         self._lock = threading.Lock()
 
@@ -169,18 +166,6 @@ class Keyring:
             raise ObjectDamagedError(f"{_ID} in {self.url} is damaged; bring it back from a copy of the keyring")
         return found
 
-    def claim(self) -> str:
-        """The keyring's id, made if there is none. ``KeyringError``, before anything is made, if the store belongs to
-        another keyring.
-        """
-        known = self.id()
-        if known is None:
-            self._bind(None)
-            known = self.make_id()
-        self._bind(known)
-        self._claimed = True
-        return known
-
     def make_id(self) -> str:
         """The keyring's id, made if there is none, for whatever store."""
         if self.id() is None:
@@ -189,10 +174,17 @@ class Keyring:
                 self._objects.put(_ID, secrets.token_hex(16).encode() + b"\n", absent=True)
         return self.id() or self.make_id()
 
-    def claim_once(self) -> None:
-        """The same, unless it was done before."""
+    def claim(self) -> None:
+        """See, once, that the store belongs to this keyring, and make the keyring's id if there is none.
+        ``KeyringError``, before anything is made, if the store belongs to another keyring.
+        """
         if not self._claimed:
-            self.claim()
+            known = self.id()
+            if known is None:
+                self._bind(None)
+                known = self.make_id()
+            self._bind(known)
+            self._claimed = True
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +201,7 @@ class Keyring:
 
     def ensure(self, key_id: str, *, now: int) -> DataKey:
         """The key of a pseudonym, made if there is none."""
-        self.claim_once()
+        self.claim()
         with suppress(KeyMissingError):
             return self.get(key_id)
         with suppress(ConflictError):  # another was faster
@@ -228,11 +220,8 @@ class Keyring:
         return next(self._kept_of(key_id), None) is not None
 
     def _kept_of(self, key_id: str) -> Iterator[str]:
-        try:
+        with suppress(ObjectMissingError):
             self._objects.get(_name(key_id))  # if the place itself is missing, this raises
-        except ObjectMissingError:
-            pass
-        else:
             yield _name(key_id)
         yield from self._objects.names(f"{ABANDONED}{key_id}/")
 
@@ -265,7 +254,7 @@ class Keyring:
 
         Keys that another process makes meanwhile under the old one are found too: it ends when none is left. A process
         that still uses the old master key after that must read the new one before it makes a key. A key that cannot be
-        opened is left as it is: ``check`` lists it.
+        opened is left as it is: ``unopened`` lists it.
         """
         done = 0
         while again := sum(self._rewrap(name, key_id, new, now, progress) for name, _, key_id in self._all()):
@@ -289,10 +278,6 @@ class Keyring:
             return True
         progress(1)
         return True
-
-    def check(self) -> list[str]:
-        """The ids of keys, of users and for signing, that this master key does not open, or that are damaged."""
-        return [key_id for _, key_id in self.unopened()]
 
     def unopened(self) -> Iterator[tuple[Purpose, str]]:
         """The keys that this master key does not open, or that are damaged, and what each is for."""
@@ -336,7 +321,7 @@ class Keyring:
             if master is None:
                 if next(self._all(), None) is not None:
                     raise MasterKeyError(_GONE)
-                master = self._make()
+                master = make_master(self._default)
             self._master = master
             return master
 
@@ -347,14 +332,14 @@ class Keyring:
                 self._master = self._read_master() or self._master
             if self._master is None:
                 raise MasterKeyError(_GONE)
-            previous = None if self._master.id == master_id else self._previous()
+            previous = None if self._master.id == master_id else read_previous(self._setting, self._default)
             return next((one for one in (self._master, previous) if one is not None and one.id == master_id), None)
 
     # --- how a key is kept ---------------------------------------------------------------------------------------
 
     def keep(self, name: str, key: DataKey, *, now: int) -> None:
         """Write a key, wrapped with the master key, under a new name; ``ConflictError`` if the name is taken."""
-        self.claim_once()
+        self.claim()
         master = self._wrapping_key()
         tag = self._objects.put(name, _wrap(key, master, made_at=iso(now)), absent=True)
         current = self._read_master()
@@ -372,12 +357,10 @@ class Keyring:
                 "give the right one, or if that is lost for good, go on without with: holdfast key abandon"
             )
         try:
-            secret = unseal(
-                DataKey(_as_id(master), master.secret), _bound(key_id), base64.b64decode(kept["wrapped"], validate=True)
-            )
+            wrapped = base64.b64decode(kept["wrapped"], validate=True)
+            return DataKey(key_id, unseal(_as_data_key(master), _bound(key_id), wrapped))
         except (SealBrokenError, ValueError) as problem:
             raise _damaged(key_id, problem) from problem
-        return DataKey(key_id, secret)
 
 
 def explain_abandoned(key_id: str) -> str:
@@ -393,28 +376,9 @@ def explain_other_keyring(keyring: Keyring) -> str:
     )
 
 
-def open_keyring(
-    objects: ObjectStore, setting: str, default: Path, bind: Callable[[str | None], None] = lambda _keyring_id: None
-) -> Keyring:
-    """The keyring in an object store, its master key as a setting says, or in the ``default`` file."""
-    return Keyring(
-        objects,
-        master_reader(setting, default),
-        lambda: make_master(default),
-        lambda: read_previous(setting, default),
-        bind,
-    )
-
-
 def _wrap(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
-    sealed = seal(DataKey(_as_id(master), master.secret), _bound(key.id), key.secret)
-    kept = {
-        "holdfast_key": 1,
-        "id": key.id,
-        "master": master.id,
-        "wrapped": base64.b64encode(sealed).decode(),
-        **moments,
-    }
+    wrapped = base64.b64encode(seal(_as_data_key(master), _bound(key.id), key.secret)).decode()
+    kept = {"holdfast_key": 1, "id": key.id, "master": master.id, "wrapped": wrapped, **moments}
     return to_json(kept).encode() + b"\n"
 
 
@@ -438,8 +402,8 @@ def _name(key_id: str) -> str:
     return f"{FOLDER}{key_id[:2]}/{key_id}.json"
 
 
-def _as_id(master: MasterKey) -> str:
-    return master.id.rjust(32, "0")
+def _as_data_key(master: MasterKey) -> DataKey:
+    return DataKey(master.id.rjust(32, "0"), master.secret)
 
 
 def _bound(key_id: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.errors import InvalidSettingsError, MasterKeyError, StoreFullError
 from holdfast.privacy.keys.encryption import KEY_BYTES
-from holdfast.storage.objects.disk import NO_ROOM, locked, sync_folder
+from holdfast.storage.objects.disk import NO_ROOM, locked, name_file, new_file, sync_file, sync_folder
 
 SETTING: Final = "HOLDFAST_MASTER_KEY"
 _SECONDS: Final = 30
@@ -121,7 +121,8 @@ def read_previous(setting: str, default: Path) -> MasterKey | None:
     """The master key before the one in force, while that is being changed in its file; ``None`` at other times."""
     path = master_file(setting, default)
     with suppress(FileNotFoundError):
-        return None if path is None else _of_text(_old(path).read_text(encoding="ascii").strip(), str(_old(path)))
+        if path is not None:
+            return _of_text(_old(path).read_text(encoding="ascii").strip(), str(_old(path)))
     return None
 
 
@@ -156,11 +157,10 @@ def _replace(path: Path, text: str) -> None:
     """
     draft = path.with_name(f".{path.name}.draft")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-        stream.write(text.strip() + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(path)
+    with new_file(draft) as file:
+        file.write(text.strip().encode() + b"\n")
+        sync_file(file)
+        name_file(file, draft, path)
     sync_folder(path.parent)
 
 

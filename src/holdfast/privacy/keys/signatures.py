@@ -180,7 +180,7 @@ class SigningKeys:
 
     def _make(self, now: int) -> SigningKey:
         """Make a new key and write both halves; it is not in use yet."""
-        self._keyring.claim_once()
+        self._keyring.claim()
         secret = secrets.token_bytes(KEY_BYTES)
         public = _public_of(secret)
         key = SigningKey(public_id(public), secret, public)

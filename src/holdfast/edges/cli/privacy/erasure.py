@@ -33,8 +33,9 @@ from holdfast.edges.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.privacy.certificates.certificate import Verdict
+    from holdfast.privacy.certificates import Verdict
     from holdfast.privacy.erasure import Erasure
+    from holdfast.results import CertificateResult
 
 #: What a file's name is left with of a user's id.
 _UNSAFE: Final = re.compile(r"[^\w.@+-]+")
@@ -138,7 +139,7 @@ def _look(call: Call, user: str) -> dict[str, Any]:
 
 
 def _to_dict(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
-    issued = erasure.certificate or {}
+    issued = erasure.certificate
     return {
         "user_id": user,
         "pseudonym": erasure.alias,
@@ -146,13 +147,13 @@ def _to_dict(user: str, erasure: Erasure, file: Path | None) -> dict[str, Any]:
         "waiting_for": list(erasure.waiting_for),
         "memories": dict(erasure.kinds),
         "places": [place._asdict() for place in erasure.places],
-        "certificate": issued.get("id"),
+        "certificate": None if issued is None else issued["id"],
         "file": str(file) if file is not None and issued else None,
     }
 
 
-def _write(file: Path, issued: Mapping[str, Any]) -> None:
-    from holdfast.privacy.certificates.certificate import readable_page  # noqa: PLC0415 - not needed for --help
+def _write(file: Path, issued: CertificateResult) -> None:
+    from holdfast.privacy.certificates import readable_page  # noqa: PLC0415 - not needed for --help
 
     text = readable_page(issued) if file.suffix.lower() in (".html", ".htm") else json.dumps(issued, indent=2) + "\n"
     try:
@@ -247,7 +248,7 @@ def _verify(call: Call, text: bytes, public_key: str | None) -> Verdict:
     """The verdict by a key that was given, or by those that the store has ever signed with; without a store, nobody
     says whom to trust.
     """
-    from holdfast.privacy.certificates.certificate import verify_certificate  # noqa: PLC0415 - not needed for --help
+    from holdfast.privacy.certificates import verify_certificate  # noqa: PLC0415 - not needed for --help
     from holdfast.privacy.keys.signatures import read_public  # noqa: PLC0415
 
     if public_key is not None:

@@ -1,1 +1,0 @@
-"""Certificates: signed statements of what was erased."""
