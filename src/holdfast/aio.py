@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from functools import wraps
-from pathlib import Path
-from types import TracebackType
+from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast import engine
 from holdfast.backups.service import Backups
-from holdfast.core.values import Clock
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
@@ -182,7 +179,6 @@ class AsyncSessions(_Wrapper[Sessions]):
     remove = _verb(Sessions.remove)
     find = _verb(Sessions.find)
     touch = _verb(Sessions.touch)
-    erase = _verb(Sessions.erase)
 
 
 class AsyncPolicies(_Wrapper[Policies]):
@@ -197,7 +193,6 @@ class AsyncPolicies(_Wrapper[Policies]):
     set_all = _verb(Policies.set_all)
     set_episodic = _verb(Policies.set_episodic)
     remove = _verb(Policies.remove)
-    finish = _verb(Policies.finish)
 
 
 class AsyncDomains(_Wrapper[Domains]):
@@ -211,9 +206,6 @@ class AsyncDomains(_Wrapper[Domains]):
     archives = _verb(Domains.archives)
     read_archive = _verb(Domains.read_archive)
     resolve_gc_params = _verb(Domains.resolve_gc_params)
-    follow = _verb(Domains.follow)
-    most_collected = _verb(Domains.most_collected)
-    vacuums = _verb(Domains.vacuums)
     policies = _verb(Domains.policies)
     set = _verb(Domains.set)
     get_retention_policies = _verb(Domains.get_retention_policies)
@@ -254,7 +246,6 @@ class AsyncAudit(_Wrapper[Audit]):
     tail = _verb(Audit.tail)
     verify = _verb(Audit.verify)
     seal = _verb(Audit.seal)
-    compare = _verb(Audit.compare)
     cut = _verb(Audit.cut)
 
 
@@ -265,8 +256,6 @@ class AsyncSchedule(_Wrapper[Schedule]):
     set = _verb(Schedule.set)
     run = _verb(Schedule.run)
     run_due = _verb(Schedule.run_due)
-    enrol = _verb(Schedule.enrol)
-    problems = _verb(Schedule.problems)
     serve = _verb(Schedule.serve)
 
 
@@ -280,17 +269,12 @@ class AsyncBackups(_Wrapper[Backups]):
     restore = _verb(Backups.restore)
     rotate = _verb(Backups.rotate)
     remove = _verb(Backups.remove)
-    latest = _verb(Backups.latest)
-    count_memories = _verb(Backups.count_memories)
-    is_store_used = _verb(Backups.is_store_used)
 
 
 class AsyncCertificates(_Wrapper[Certificates]):
     """``holdfast.certificates`` for async callers."""
 
-    prepare = _verb(Certificates.prepare)
     issue = _verb(Certificates.issue)
-    certify = _verb(Certificates.certify)
     list = _verb(Certificates.list)
     get = _verb(Certificates.get)
     page = _verb(Certificates.page)
@@ -300,22 +284,28 @@ class AsyncCertificates(_Wrapper[Certificates]):
 class Opening:
     """An engine that is about to be opened: ``await`` it, or use it in ``async with``, which closes it again."""
 
-    def __init__(self, opened: Callable[[], Holdfast]) -> None:
-        self._open = opened
-        self._holdfast: Holdfast | None = None
+    def __init__(self, open_sync: Callable[[], engine.Holdfast]) -> None:
+        self._open = open_sync
 
     def __await__(self) -> Generator[Any, None, Holdfast]:
-        return asyncio.to_thread(self._open).__await__()
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Holdfast:
-        self._holdfast = await self
+        self._holdfast = Holdfast(await asyncio.to_thread(self._open))
         return self._holdfast
 
-    async def __aexit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if self._holdfast is not None:
-            await self._holdfast.close()
+    async def __aexit__(self, *_problem: object) -> None:
+        await self._holdfast.close()
+
+
+def _opener(open_sync: Callable[P, engine.Holdfast]) -> Callable[P, Opening]:
+    """``open_sync``, to be called in a worker thread when it is awaited or entered."""
+
+    @wraps(open_sync)
+    def open_later(*args: P.args, **kwargs: P.kwargs) -> Opening:
+        return Opening(partial(open_sync, *args, **kwargs))
+
+    return open_later
 
 
 class Holdfast(_Wrapper[engine.Holdfast]):
@@ -336,23 +326,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         self.backups = AsyncBackups(wrapped.backups)
         self.certificates = AsyncCertificates(wrapped.certificates)
 
-    @classmethod
-    def open(
-        cls,
-        url: str | None = None,
-        *,
-        home: str | Path | None = None,
-        tenant: str = "default",
-        clock: Clock | None = None,
-        new_store: bool = False,
-        author: str | None = None,
-    ) -> Opening:
-        """Open the store at ``url``, or the one that the settings name: ``async with`` it, or ``await`` it."""
-        return Opening(
-            lambda: cls(
-                engine.Holdfast.open(url, home=home, tenant=tenant, clock=clock, new_store=new_store, author=author)
-            )
-        )
+    open = staticmethod(_opener(engine.Holdfast.open))
 
     def manager(
         self, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
@@ -381,18 +355,19 @@ class Holdfast(_Wrapper[engine.Holdfast]):
     async def __aenter__(self) -> Holdfast:
         return self
 
-    async def __aexit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_problem: object) -> None:
         await self.close()
 
 
-def MemoryManager(  # noqa: N802 - the name people know, for async callers
-    user_id: str,
-    agent_id: str,
-    auto_prune: bool = False,  # noqa: FBT001
-    *,
-    session_id: str | None = None,
-) -> AsyncMemory:
-    """A memory in the store that the settings name."""
-    return AsyncMemory(engine.MemoryManager(user_id, agent_id, auto_prune, session_id=session_id))
+def _memory_maker(make: Callable[P, Memory]) -> Callable[P, AsyncMemory]:
+    """``make``, whose memory is for async callers."""
+
+    @wraps(make, updated=())
+    def make_async(*args: P.args, **kwargs: P.kwargs) -> AsyncMemory:
+        return AsyncMemory(make(*args, **kwargs))
+
+    return make_async
+
+
+#: A memory in the store that the settings name.
+MemoryManager = _memory_maker(engine.MemoryManager)
