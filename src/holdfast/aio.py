@@ -267,6 +267,7 @@ class AsyncBackups(_Wrapper[Backups]):
     get = _verb(Backups.get)
     verify = _verb(Backups.verify)
     restore = _verb(Backups.restore)
+    latest = _verb(Backups.latest)
     rotate = _verb(Backups.rotate)
     remove = _verb(Backups.remove)
 

@@ -38,15 +38,7 @@ from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import (
-    Draft,
-    DurableRecords,
-    check_at_hand,
-    item_result,
-    memory_result,
-    merge_results,
-    score_result,
-)
+from holdfast.memory.records import Draft, DurableRecords, check_at_hand, item_result, memory_result, merge_results
 from holdfast.memory.services import Services, Stopwatch
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured, draft_document
@@ -69,6 +61,9 @@ from holdfast.results import (
 
 _log = logging.getLogger("holdfast.memory")
 Content = str | Mapping[str, Any]
+Metadata = Mapping[str, Any] | None
+Filters = Mapping[str, Any] | None
+Ids = Sequence[str] | None
 _MOST_AT_ONCE = 100_000
 _WITH_SOURCE = "deleted by the user, with what it was derived from"
 _WITH_DERIVED = "deleted by the user, together with what was derived"
@@ -82,6 +77,7 @@ class Memory(UserData):
 
     def __init__(self, services: Services, scope: Scope, *, auto_prune: bool = False) -> None:
         super().__init__(services, scope)
+        self.user_id, self.agent_id, self.session_id = scope.user_id, scope.agent_id, scope.session_id
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
         self._lineage = Lineage(self._records)
@@ -99,21 +95,6 @@ class Memory(UserData):
         self.entity = Entity(self._records)
         self.structured = Structured(self._records)
 
-    @property
-    def user_id(self) -> str:
-        """Whose memory it is."""
-        return self._scope.user_id
-
-    @property
-    def agent_id(self) -> str:
-        """Which agent sees it."""
-        return self._scope.agent_id
-
-    @property
-    def session_id(self) -> str | None:
-        """In which session; ``None`` for the one without a name."""
-        return self._scope.session_id
-
     def __repr__(self) -> str:
         return f"Memory(user_id={self.user_id!r}, agent_id={self.agent_id!r}, session_id={self.session_id!r})"
 
@@ -123,10 +104,10 @@ class Memory(UserData):
         self,
         content: Content,
         memory_type: MemoryKind = MemoryType.LONG_TERM,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata = None,
         *,
         source: str | None = None,
-        derived_from: Sequence[str] | None = None,
+        derived_from: Ids = None,
     ) -> AddResult:
         """Remember ``content``; when this returns, it is durable (working memory aside).
 
@@ -146,10 +127,10 @@ class Memory(UserData):
         self,
         content: Content,
         memory_type: MemoryKind = MemoryType.LONG_TERM,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata = None,
         *,
         source: str | None = None,
-        derived_from: Sequence[str] | None = None,
+        derived_from: Ids = None,
     ) -> AddResult:
         """Remember ``content``; at the quota, the oldest tenth of the kind goes to the recycle bin first.
 
@@ -164,7 +145,7 @@ class Memory(UserData):
         metadata: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
         *,
         source: str | None = None,
-        derived_from: Sequence[str] | None = None,
+        derived_from: Ids = None,
     ) -> AddManyResult:
         """Remember many contents in one transaction, all of them or none.
 
@@ -187,13 +168,7 @@ class Memory(UserData):
         return {"memory_ids": ids, **added}
 
     def _add_one(
-        self,
-        content: Content,
-        memory_type: MemoryKind,
-        metadata: Mapping[str, Any] | None,
-        origin: Origin,
-        *,
-        prune: bool,
+        self, content: Content, memory_type: MemoryKind, metadata: Metadata, origin: Origin, *, prune: bool
     ) -> AddResult:
         watch = Stopwatch()
         kind = kind_of(memory_type)
@@ -240,7 +215,7 @@ class Memory(UserData):
         query: str,
         memory_types: Sequence[MemoryKind] | MemoryKind | None = None,
         top_k: int = 5,
-        filters: Mapping[str, Any] | None = None,
+        filters: Filters = None,
         *,
         memory_type: MemoryKind | None = None,
         include_archived: bool | None = None,
@@ -280,7 +255,7 @@ class Memory(UserData):
             items = {item.id: item for item in self._items(kind)}
             hits = self._services.recall.rank_items(self._scope, kind, list(items.values()), query, options)
             found = ((item_result(self._scope, kind, items[hit.id]), hit) for hit in hits)
-        return [score_result(result, hit, explain=options.explain) for result, hit in found]
+        return [_score(result, hit, explain=options.explain) for result, hit in found]
 
     def _items(self, kind: Kind) -> list[Message]:
         """What the process or the session holds of a kind that is not durable."""
@@ -289,7 +264,7 @@ class Memory(UserData):
     def list_memories(
         self,
         memory_type: MemoryKind = MemoryType.LONG_TERM,
-        filters: Mapping[str, Any] | None = None,
+        filters: Filters = None,
         *,
         limit: int = 100,
         include_archived: bool = False,
@@ -309,12 +284,12 @@ class Memory(UserData):
         if not kind.durable:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
             raise refuse_kind(kind, "listed by filters", f"use memory.{instead}")
-        options: dict[str, Any] = {"limit": limit, "include_archived": include_archived, "before": before}
-        if source is None:
-            found = self._records.select(kind.name, where, **options)
-        else:
-            found = self._lineage.of_source(kind.name, check_source(source), where, **options)
         now = self._services.now()
+        options = SearchOptions(limit, now, where, include_archived, before=before)
+        if source is None:
+            found = self._records.select(kind.name, options)
+        else:
+            found = self._lineage.of_source(kind.name, check_source(source), options)
         return [memory_result(record, now) for record in found]
 
     def get(self, memory_id: str) -> GetResult:
@@ -351,10 +326,10 @@ class Memory(UserData):
         self,
         memory_id: str,
         content: Content | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Metadata = None,
         *,
         source: str | None = None,
-        derived_from: Sequence[str] | None = None,
+        derived_from: Ids = None,
     ) -> MemoryResult:
         """Change what a memory says, its metadata (all of it is replaced), or where it comes from; what is not given
         stays, and so does its age.
@@ -377,7 +352,7 @@ class Memory(UserData):
         changed = self._records.change(record, **changes)
         return memory_result(changed, self._services.now())
 
-    def _changes(self, record: Record, content: Content | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _changes(self, record: Record, content: Content | None, metadata: Metadata) -> dict[str, Any]:
         if record.kind is MemoryType.ENTITY:
             raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
         if record.kind is MemoryType.STRUCTURED:
@@ -391,9 +366,7 @@ class Memory(UserData):
             changes["metadata"] = check_metadata(metadata)
         return changes
 
-    def _update_item(
-        self, kind: Kind, item: Message, content: Content | None, metadata: Mapping[str, Any] | None
-    ) -> MemoryResult:
+    def _update_item(self, kind: Kind, item: Message, content: Content | None, metadata: Metadata) -> MemoryResult:
         if kind.name is not MemoryType.WORKING:
             raise refuse_kind(kind, "updated", "add a new message instead")
         text = item.content if content is None else check_content(_as_text(content, kind))
@@ -512,17 +485,12 @@ class TextMemory:
         self._kind = kind
 
     def add(
-        self,
-        content: str,
-        metadata: Mapping[str, Any] | None = None,
-        *,
-        source: str | None = None,
-        derived_from: Sequence[str] | None = None,
+        self, content: str, metadata: Metadata = None, *, source: str | None = None, derived_from: Ids = None
     ) -> str:
         """Remember a text; its id."""
         return self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)["memory_id"]
 
-    def retrieve(self, query: str, top_k: int = 5, filters: Mapping[str, Any] | None = None) -> list[RetrieveResult]:
+    def retrieve(self, query: str, top_k: int = 5, filters: Filters = None) -> list[RetrieveResult]:
         """What is remembered of this kind that bears on ``query``."""
         return self._memory.retrieve(query, [self._kind], top_k, filters)
 
@@ -530,7 +498,7 @@ class TextMemory:
         """All of a user's memories of this kind, whole, in whatever state, whichever agent they are with."""
         return self._memory.export_kind(user_id, self._kind)
 
-    def list(self, filters: Mapping[str, Any] | None = None, *, limit: int = 100) -> list[MemoryResult]:
+    def list(self, filters: Filters = None, *, limit: int = 100) -> list[MemoryResult]:
         """What is remembered of this kind, newest first."""
         return self._memory.list_memories(self._kind, filters, limit=limit)
 
@@ -548,6 +516,11 @@ class TextMemory:
         Those of this user; of all users, where the memory's user is ``*``.
         """
         return self._memory.archive_due(self._kind)
+
+
+def _score(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
+    parts = {"explanation": hit.parts} if explain else {}
+    return cast("RetrieveResult", {**result, "score": hit.score, **parts})
 
 
 def _describe_added(kind: Kind, operation: str, elapsed: float, usage: Usage, gone: int) -> WriteResult:

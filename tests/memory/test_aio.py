@@ -53,7 +53,7 @@ PAIRS = [
 #: Steps of the engine's own work, which no program calls.
 STEPS = {
     Audit: {"compare"},
-    Backups: {"count_memories", "is_store_used", "latest"},
+    Backups: {"count_memories", "is_store_used"},
     Certificates: {"certify", "prepare"},
     Domains: {"follow", "most_collected", "vacuums"},
     Policies: {"finish"},

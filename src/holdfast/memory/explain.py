@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from holdfast.core.decisions import Hold, Life, reason_for
 from holdfast.core.errors import NotFoundError, quote
@@ -21,7 +21,6 @@ from holdfast.core.records import (
     State,
     Subject,
     Terms,
-    Usage,
 )
 from holdfast.core.rules import DEFAULTS, Labels, Rule, labels_of, terms_to_dict
 from holdfast.core.values import DAY, SECOND, describe_duration, is_id, iso
@@ -45,8 +44,7 @@ def describe_rules(services: Services, scope: Scope) -> RulesResult:
     """
     scope.check_one()
     rules = services.rules.rules(scope.tenant)
-    rows = [_describe_kind(services, scope, kind, rules) for kind in TYPES.values()]
-    rows.append(_describe(services, scope, HISTORY, rules))
+    rows = [_describe(services, scope, kind, rules) for kind in (*(known.value for known in TYPES), HISTORY)]
     named = [hold for hold in services.holds.list(scope.tenant) if _names(hold, scope)]
     removed = services.removed_agent(scope)
     said = [f"{row['memory_type']}: {row['rule']}" for row in rows]
@@ -76,45 +74,40 @@ def short_term_life(life: Life) -> int:
     return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
 
 
-def _describe_kind(services: Services, scope: Scope, kind: Kind, rules: Sequence[Rule]) -> KindRulesResult:
-    name = kind.name.value
-    usage = services.records.usage(scope.subject, kind) if kind.durable else None
-    quota = Usage(0, 0, kind.max_memories, kind.max_bytes) if usage is None else usage
-    if kind.name is MemoryType.WORKING:
-        rule = "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it."
-        row = cast("KindRulesResult", {"memory_type": name, "rule": rule, **_numbers(None), "exceptions": []})
-    else:
-        row = _describe(services, scope, name, rules)
-    row["max_memories"], row["max_bytes"] = quota.max_memories, quota.max_bytes
-    row["quota_remaining"] = None if usage is None else usage.remaining
-    return row
-
-
 def _describe(services: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:
-    life = services.rules.life(kind, scope)
+    known = TYPES[MemoryType(kind)] if kind in TYPES else None
+    usage = services.records.usage(scope.subject, known) if known is not None and known.durable else None
+    quota = usage or known
+    life = None if kind == MemoryType.WORKING else services.rules.life(kind, scope)
+    exceptions = [rule for rule in rules if life is not None and _is_exception(rule, kind, scope)]
     sentences = [_describe_life(kind, life), *_describe_selections(services, scope, kind, life, rules)]
-    exceptions = [rule for rule in rules if _is_exception(rule, kind, scope)]
     if exceptions:
         names = sorted({rule.name for rule in exceptions})
         sentences.append(f"Some of it goes by more specific rules instead: {'; '.join(names)}.")
+    delete = None if life is None else life.delete_after
+    gone = None if delete is None else delete + (0 if kind == _SHORT_TERM else BIN)
     row = {
         "memory_type": kind,
         "rule": " ".join(sentences),
-        **_numbers(life, skips_bin=kind == _SHORT_TERM),
-        "ttl_seconds": _in_seconds(short_term_life(life)) if kind == _SHORT_TERM else None,
+        **(dict.fromkeys(_LIFE) if life is None else life_to_dict(life)),
+        "gone_after_days": terms_to_dict(Terms(delete_after=gone)).get("delete_after_days"),
+        "ttl_seconds": _in_seconds(short_term_life(life)) if life is not None and kind == _SHORT_TERM else None,
+        "max_memories": None if quota is None else quota.max_memories,
+        "max_bytes": None if quota is None else quota.max_bytes,
+        "quota_remaining": None if usage is None else usage.remaining,
         "exceptions": [rule_to_dict(rule) for rule in exceptions[:_MOST_EXCEPTIONS]],
     }
     return cast("KindRulesResult", row)
 
 
 def _describe_selections(
-    services: Services, scope: Scope, kind: str, life: Life, rules: Sequence[Rule]
+    services: Services, scope: Scope, kind: str, life: Life | None, rules: Sequence[Rule]
 ) -> Iterator[str]:
     """What becomes of memories that a domain's policy selects by the source type in their metadata."""
     chosen = [rule.selection for rule in rules if rule.selection is not None and _speaks_of(rule, kind)]
     for source in sorted({source for selection in chosen for source in selection.source_types}):
         other = services.rules.life(kind, scope, labels=Labels(source))
-        if other.delete_after != life.delete_after:
+        if life is not None and other.delete_after != life.delete_after:
             yield f"With source_type {source} in its metadata: {_describe_life(kind, other)}"
 
 
@@ -122,26 +115,13 @@ def _in_seconds(duration: int) -> float:
     return duration / SECOND if duration % SECOND else duration // SECOND
 
 
-def _numbers(life: Life | None, *, skips_bin: bool = False) -> dict[str, Any]:
-    """What a life comes to in days; ``None`` is never."""
-    shown = dict.fromkeys(_LIFE) if life is None else life_to_dict(life)
-    delete = None if life is None else life.delete_after
-    gone = None if delete is None else delete + (0 if skips_bin else BIN)
-    return {
-        **shown,
-        "gone_after_days": terms_to_dict(Terms(delete_after=gone)).get("delete_after_days"),
-        "ttl_seconds": None,
-        "max_memories": None,
-        "max_bytes": None,
-        "quota_remaining": None,
-    }
-
-
 _LIFE: Final = tuple(life_to_dict(Life(None, None, None, "", "", None)))
 
 
-def _describe_life(kind: str, life: Life) -> str:
+def _describe_life(kind: str, life: Life | None) -> str:
     """How long something of a kind lives, in sentences."""
+    if life is None:
+        return "Kept in the agent's own process until its task ends; no rule and no recycle bin is for it."
     if kind == _SHORT_TERM:
         window = describe_duration(short_term_life(life))
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from holdfast.core.decisions import RecordFacts, find_hold
@@ -16,6 +17,7 @@ from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
 from holdfast.memory.records import DurableRecords, held_error
 from holdfast.ports.records import Written
+from holdfast.recall.index import SearchOptions
 
 _log = logging.getLogger("holdfast.lineage")
 _PAGE: Final = 1_000
@@ -28,9 +30,7 @@ class Lineage:
     """
 
     def __init__(self, records: DurableRecords) -> None:
-        self._records = records
-        self._services = records.services
-        self._subject = records.scope.subject
+        self._records, self._services, self._subject = records, records.services, records.scope.subject
 
     def derived(self, source_id: str, *, deep: bool) -> list[Record]:
         """Records within the scope that were derived from a memory or a message and are to be seen (``deep``: or from
@@ -47,30 +47,17 @@ class Lineage:
         found = descendants(self._services.provenance, self._subject, [source_id])
         return [written.facts for written in found if written.facts.state in LIVE]
 
-    def of_source(
-        self,
-        name: MemoryType,
-        source: str,
-        where: Filter | None,
-        *,
-        limit: int,
-        include_archived: bool,
-        before: str | None = None,
-    ) -> list[Record]:
-        """Records of a kind that a source wrote and that pass a filter, newest first (older than ``before``)."""
-        found = [one for one in self._written(name, source) if before is None or one.facts.id < before]
-        written = sorted(found, key=lambda one: one.facts.id, reverse=True)
-        now = self._services.now()
-        chosen: list[Record] = []
-        for start in range(0, len(written), _PAGE):
-            chosen += [
-                record
-                for record in self._readable(written[start : start + _PAGE])
-                if (include_archived or not record.is_archived(now)) and _passes(record, where)
-            ]
-            if len(chosen) >= limit:
-                break
-        return chosen[:limit]
+    def of_source(self, name: MemoryType, source: str, options: SearchOptions) -> list[Record]:
+        """Records of a kind that a source wrote and that pass a filter, newest first."""
+        found = [one for one in self._written(name, source) if options.before is None or one.facts.id < options.before]
+        found.sort(key=lambda one: one.facts.id, reverse=True)
+        passing = (
+            record
+            for start in range(0, len(found), _PAGE)
+            for record in self._readable(found[start : start + _PAGE])
+            if (options.include_archived or not record.is_archived(options.now)) and _passes(record, options.where)
+        )
+        return list(islice(passing, options.top_k))
 
     def _written(self, name: MemoryType, source: str) -> list[Written]:
         """All records of a kind that a source wrote."""
@@ -134,10 +121,11 @@ class Lineage:
             if one.scope.subject == self._subject and (one.purge_at or 0) > now
         ]
         outcomes = self._services.records.transition(self._subject, [restore_move(one, now) for one in found], now=now)
-        for one, outcome in zip(found, outcomes, strict=True):
+        became = list(zip(found, outcomes, strict=True))
+        for one, outcome in became:
             if outcome is not Outcome.DONE:  # what it was derived from is back all the same
                 _log.warning("%s", restore_error(one, outcome, self._services.registry, now))
-        return _gone({one.id: outcome for one, outcome in zip(found, outcomes, strict=True)})
+        return [one.id for one, outcome in became if outcome is Outcome.DONE]
 
 
 def _gone(outcomes: dict[str, Outcome]) -> list[str]:
@@ -146,17 +134,12 @@ def _gone(outcomes: dict[str, Outcome]) -> list[str]:
 
 def _passes(record: Record, where: Filter | None) -> bool:
     """Whether a record passes a filter."""
+    agent_id, session_id = record.scope.agent_id, record.scope.session_id
+    values = {"memory_type": record.kind.value, "agent_id": agent_id, "session_id": session_id or MISSING}
 
     def field(path: tuple[str, ...]) -> object:
-        match path[0]:
-            case "metadata":
-                return value_at(record.metadata, path[1:])
-            case "memory_type":
-                return record.kind.value
-            case "agent_id" | "session_id":
-                value = getattr(record.scope, path[0])
-                return MISSING if value is None else value
-            case _:
-                return getattr(record, path[0])
+        if path[0] == "metadata":
+            return value_at(record.metadata, path[1:])
+        return values[path[0]] if path[0] in values else getattr(record, path[0])
 
     return where is None or matches(where, field)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, NotFoundError, StaleError, quote
-from holdfast.core.filters import Filter
 from holdfast.core.records import (
     BIN,
     LIVE,
@@ -27,7 +26,7 @@ from holdfast.core.records import (
     State,
     Subject,
 )
-from holdfast.core.values import UNSAID, Origin, agent_source, check_content, is_id, iso
+from holdfast.core.values import UNSAID, Origin, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
@@ -55,8 +54,7 @@ class DurableRecords:
     """The durable records that a scope selects."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
-        self.services = services
-        self.scope = scope
+        self.services, self.scope = services, scope
         self.check_source: Callable[[str], None] = lambda _source: None
         """Raises where whoever calls may not name a source."""
 
@@ -231,22 +229,16 @@ class DurableRecords:
                 break
         return pairs
 
-    def select(
-        self, name: MemoryType, where: Filter | None, *, limit: int, include_archived: bool, before: str | None = None
-    ) -> list[Record]:
-        """Records of a kind that pass a filter, newest first; with ``before``, those older than that one.
-
-        Fewer than ``limit`` means that there are no more.
-        """
+    def select(self, name: MemoryType, options: SearchOptions) -> list[Record]:
+        """Records of a kind that pass a filter, newest first. Fewer than ``top_k`` means that there are no more."""
         found: list[Record] = []
-        now = self.services.now()
+        wanted = options
         while True:  # what is deleted between choosing and reading leaves no gap: others are chosen in its place
-            options = SearchOptions(limit - len(found), now, where, include_archived, before=before)
-            ids = self.services.recall.list_newest(self.scope, TYPES[name], options)
-            found += self.services.records.fetch(self.scope.subject, ids, now=now).values()
-            if len(ids) < options.top_k or len(found) >= limit:
+            ids = self.services.recall.list_newest(self.scope, TYPES[name], wanted)
+            found += self.services.records.fetch(self.scope.subject, ids, now=options.now).values()
+            if len(ids) < wanted.top_k or len(found) >= options.top_k:
                 return found
-            before = ids[-1]
+            wanted = options._replace(top_k=options.top_k - len(found), before=ids[-1])
 
     def clear(self, user_id: str, name: MemoryType) -> int:
         """Send all of a user's records of a kind to the recycle bin, whichever agent they are with; how many."""
@@ -283,28 +275,8 @@ def memory_result(record: Record, now: int) -> MemoryResult:
 def item_result(scope: Scope, kind: Kind, item: Message) -> MemoryResult:
     """A working note or a short-term message as callers see it."""
     role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
-    return {
-        "memory_id": item.id,
-        "content": item.content,
-        "memory_type": kind.name.value,
-        "metadata": {**deepcopy(item.metadata), **role},
-        "agent_id": scope.agent_id,
-        "session_id": scope.session_id,
-        "created_at": iso(item.created_at),
-        "updated_at": iso(item.created_at),
-        "is_archived": False,
-        "source": agent_source(scope.agent_id),
-        "derived_from": [],
-    }
-
-
-def score_result(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
-    """A memory as a search found it."""
-    scored = cast("RetrieveResult", result)
-    scored["score"] = hit.score
-    if explain:
-        scored["explanation"] = hit.parts
-    return scored
+    moments = (item.created_at,) * 3
+    return memory_result(Record(item.id, kind.name, scope, item.content, *moments, deepcopy(item.metadata) | role), 0)
 
 
 def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) -> list[RetrieveResult]:

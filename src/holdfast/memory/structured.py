@@ -12,6 +12,7 @@ from holdfast.core.records import MemoryType, Record
 from holdfast.core.values import Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.installation import missing_extra
 from holdfast.memory.records import Draft, DurableRecords, memory_result
+from holdfast.recall.index import SearchOptions
 from holdfast.results import DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
@@ -100,12 +101,11 @@ class Structured:
             parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
         if (asked := parse(where)) is not None:
             parts.append(within(asked, "document"))
-        wanted = limit if order_by is None else _MOST
-        records = self._records.select(_STRUCTURED, Every(tuple(parts)), limit=wanted, include_archived=False)
+        wanted, now = limit if order_by is None else _MOST, self._records.services.now()
+        records = self._records.select(_STRUCTURED, SearchOptions(wanted, now, Every(tuple(parts))))
         if order_by is not None:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
-        now = self._records.services.now()
         return [_document_result(record, now) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
