@@ -13,7 +13,7 @@ from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, One
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
 from holdfast.edges.operations.outputs import Answer, OpenAnswer, Page, PageOf, output_of
 from holdfast.engine import Holdfast
-from holdfast.privacy.certificates.certificate import Verdict
+from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
 from holdfast.results import ForgetResult, Metadata, UserResult
 
