@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, quote
@@ -35,6 +36,8 @@ MAX_CONDITIONS: Final = 200
 MAX_VALUES: Final = 1_000
 #: A value that is nested deeper is no JSON to us, and is refused as such.
 _MAX_VALUE_DEPTH: Final = 64
+#: The operators that compare with a bound.
+RANGES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 #: The operators whose operand is a list of values.
 _LISTS: Final = frozenset({"in", "nin", "any", "all", "none"})
 
@@ -59,27 +62,14 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
-    """All parts hold (of none: true)."""
+class Combination:
+    """Parts of which, by its rule, ``all`` hold, ``any``, or ``none``."""
 
+    rule: str
     parts: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Some:
-    """At least one part holds."""
-
-    parts: tuple[Filter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Negated:
-    """The part does not hold."""
-
-    part: Filter
-
-
-Filter = Condition | Every | Some | Negated
+Filter = Condition | Combination
 
 
 def value_at(document: object, path: Sequence[str]) -> object:
@@ -93,28 +83,18 @@ def value_at(document: object, path: Sequence[str]) -> object:
 
 def matches(where: Filter, fields: Callable[[tuple[str, ...]], object]) -> bool:
     """Whether a record passes; ``fields`` gives the value at a path, or ``MISSING``."""
-    match where:
-        case Condition():
-            return where.test(fields(where.path))
-        case Every(parts):
-            return all(matches(part, fields) for part in parts)
-        case Some(parts):
-            return any(matches(part, fields) for part in parts)
-        case Negated(part):
-            return not matches(part, fields)
+    if isinstance(where, Condition):
+        return where.test(fields(where.path))
+    hold = (matches(part, fields) for part in where.parts)
+    return all(hold) if where.rule == "all" else any(hold) == (where.rule == "any")
 
 
 def within(where: Filter, *outer: str) -> Filter:
     """The same filter on fields that lie below ``outer`` in the metadata; the record's own stay what they are."""
-    match where:
-        case Condition(path, operator, operand):
-            return Condition(("metadata", *outer, *path[1:]), operator, operand) if path[0] == "metadata" else where
-        case Every(parts):
-            return Every(tuple(within(part, *outer) for part in parts))
-        case Some(parts):
-            return Some(tuple(within(part, *outer) for part in parts))
-        case Negated(part):
-            return Negated(within(part, *outer))
+    if isinstance(where, Combination):
+        return Combination(where.rule, tuple(within(part, *outer) for part in where.parts))
+    own = where.path[0] != "metadata"
+    return where if own else Condition(("metadata", *outer, *where.path[1:]), where.operator, where.operand)
 
 
 # --- what each operator means ------------------------------------------------------------------------------------
@@ -138,15 +118,11 @@ def _keys(value: object) -> set[object]:
     return set(map(json_key, value)) if isinstance(value, list) else {json_key(value)}
 
 
-def _compare(value: object, condition: Condition, wanted: Callable[[Any, Any], bool]) -> bool:
-    number = (int, float)
+def _compare(value: object, condition: Condition) -> bool:
     operand = condition.operand
-    comparable = (
-        not isinstance(value, bool)
-        and ((isinstance(value, number) and isinstance(operand, number))
-        or (isinstance(value, str) and isinstance(operand, str)))
-    )  # fmt: skip
-    return comparable and wanted(value, operand)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and isinstance(operand, int | float)
+    comparable = number or (isinstance(value, str) and isinstance(operand, str))
+    return comparable and bool(RANGES[condition.operator](value, operand))
 
 
 def _scalar(operand: object) -> str | None:
@@ -185,17 +161,14 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     "ne": _Operator(_scalar, lambda value, asked: not _equal(value, asked)),
     "in": _Operator(_check_list, _equal),
     "nin": _Operator(_check_list, lambda value, asked: not _equal(value, asked)),
-    "gt": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a > b)),
-    "gte": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a >= b)),
-    "lt": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a < b)),
-    "lte": _Operator(_check_ordered, lambda value, asked: _compare(value, asked, lambda a, b: a <= b)),
+    **dict.fromkeys(RANGES, _Operator(_check_ordered, _compare)),
     "exists": _Operator(_flag, lambda value, asked: (value is not MISSING) == asked.operand),
     "any": _Operator(_check_list, lambda value, asked: not asked.keys.isdisjoint(_keys(value))),
     "all": _Operator(_check_list, lambda value, asked: asked.keys <= _keys(value)),
     "none": _Operator(_check_list, lambda value, asked: asked.keys.isdisjoint(_keys(value))),
 }
 
-_COMBINATORS: Final[Mapping[str, type[Every] | type[Some]]] = {"all": Every, "and": Every, "any": Some, "or": Some}
+_COMBINATORS: Final = {"all": "all", "and": "all", "any": "any", "or": "any"}
 
 
 # --- reading what a caller wrote -----------------------------------------------------------------------------------
@@ -248,9 +221,10 @@ def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
             raise InvalidFilterError(f"a filter's field must be a name, not {quote(name)}")
         word = name.removeprefix("$").lower() if name.isupper() else name.removeprefix("$")
         if word == "not" and isinstance(wanted, Mapping):
-            parts.append(Negated(_parse_object(wanted, depth + 1, size)))
+            parts.append(Combination("none", (_parse_object(wanted, depth + 1, size),)))
         elif word in _COMBINATORS and _is_list_of_objects(wanted):
-            parts.append(_COMBINATORS[word](tuple(_parse_object(part, depth + 1, size) for part in wanted)))
+            inner = tuple(_parse_object(part, depth + 1, size) for part in wanted)
+            parts.append(Combination(_COMBINATORS[word], inner))
         elif name.startswith("$"):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
@@ -258,7 +232,7 @@ def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
             )
         else:
             parts.extend(_parse_field(name, wanted, size))
-    return parts[0] if len(parts) == 1 else Every(tuple(parts))
+    return parts[0] if len(parts) == 1 else Combination("all", tuple(parts))
 
 
 def _is_list_of_objects(value: object) -> bool:

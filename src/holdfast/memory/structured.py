@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
-from holdfast.core.filters import MISSING, Condition, Every, Filter, parse, value_at, within
+from holdfast.core.filters import MISSING, Combination, Condition, Filter, parse, value_at, within
 from holdfast.core.records import MemoryType, Record
 from holdfast.core.values import Origin, agent_source, check_count, check_id, check_metadata, dump_json
 from holdfast.installation import missing_extra
@@ -102,7 +102,7 @@ class Structured:
         if (asked := parse(where)) is not None:
             parts.append(within(asked, "document"))
         wanted, now = limit if order_by is None else _MOST, self._records.services.now()
-        records = self._records.select(_STRUCTURED, SearchOptions(wanted, now, Every(tuple(parts))))
+        records = self._records.select(_STRUCTURED, SearchOptions(wanted, now, Combination("all", tuple(parts))))
         if order_by is not None:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))

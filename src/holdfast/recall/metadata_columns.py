@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from operator import ge, gt, le, lt
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.core.clock import check_deadline, watch
-from holdfast.core.filters import MISSING, Condition, Every, Filter, Negated, Some, value_at
+from holdfast.core.filters import MISSING, RANGES, Condition, Filter, value_at
 from holdfast.core.records import MemoryType
+from holdfast.core.values import json_key
 from holdfast.recall.arrays import Batch, GrowingArray
 
 Mask = npt.NDArray[np.bool_]
-_RANGES: Final[dict[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 _OPPOSITE: Final = {"ne": "eq", "nin": "in"}
 #: Whole numbers up to here are exact as floats.
 _EXACT: Final = 1 << 53
@@ -34,10 +33,8 @@ class MetadataColumns:
 
     def __init__(self, memory_type: MemoryType) -> None:
         self._memory_type = str(memory_type)
-        self._agents: list[str] = []
-        self._sessions: list[str | None] = []
-        self._created_at = GrowingArray(np.int64)
-        self._updated_at = GrowingArray(np.int64)
+        self._names: dict[str, list[str | None]] = {"agent_id": [], "session_id": []}
+        self._times = {"created_at": GrowingArray(np.int64), "updated_at": GrowingArray(np.int64)}
         self._metadata: list[str] = []
         self._columns: OrderedDict[tuple[str, ...], _Column] = OrderedDict()
         self._text_bytes = 0
@@ -47,21 +44,20 @@ class MetadataColumns:
 
     def add(self, rows: Batch) -> None:
         """Add records. Their metadata is read when a filter asks for it."""
-        self._agents += rows.agent_id
-        self._sessions += rows.session_id
-        self._created_at.extend(rows.created_at)
-        self._updated_at.extend(rows.updated_at)
+        for name, values in self._names.items():
+            values.extend(getattr(rows, name))
+        for name, times in self._times.items():
+            times.extend(getattr(rows, name))
         self._metadata += rows.metadata
         self._text_bytes += sum(map(len, rows.metadata))
 
     def keep(self, numbers: npt.NDArray[np.int64]) -> None:
         """Go on with these records only, numbered anew in that order."""
         kept = numbers.tolist()
-        self._agents = [self._agents[number] for number in kept]
-        self._sessions = [self._sessions[number] for number in kept]
+        self._names = {name: [values[number] for number in kept] for name, values in self._names.items()}
         self._metadata = [self._metadata[number] for number in kept]
         self._text_bytes = sum(map(len, self._metadata))
-        for times in (self._created_at, self._updated_at):
+        for times in self._times.values():
             times.replace(times.view[numbers])
         self._columns.clear()
 
@@ -72,21 +68,11 @@ class MetadataColumns:
 
     def _mask(self, where: Filter) -> Mask:
         check_deadline()
-        match where:
-            case Condition(path):
-                return self._columns[path].test(where)
-            case Every(parts):
-                passed = np.ones(len(self), bool)
-                for part in parts:
-                    passed &= self._mask(part)
-                return passed
-            case Some(parts):
-                passed = np.zeros(len(self), bool)
-                for part in parts:
-                    passed |= self._mask(part)
-                return passed
-            case Negated(part):
-                return ~self._mask(part)
+        if isinstance(where, Condition):
+            return self._columns[where.path].test(where)
+        together = np.logical_and if where.rule == "all" else np.logical_or
+        passed: Mask = together.reduce([np.full(len(self), where.rule == "all"), *map(self._mask, where.parts)])
+        return ~passed if where.rule == "none" else passed
 
     @property
     def nbytes(self) -> int:
@@ -119,33 +105,25 @@ class MetadataColumns:
                     read[text] = [value_at(document, path) for path in inner]
         place = iter(range(len(inner)))
         found: list[list[object]] = []
-        for path in paths:
-            match path[0]:
-                case "agent_id":
-                    found.append([*self._agents[start:]])
-                case "session_id":
-                    found.append([MISSING if name is None else name for name in self._sessions[start:]])
-                case "created_at":
-                    found.append(self._created_at.view[start:].tolist())
-                case "updated_at":
-                    found.append(self._updated_at.view[start:].tolist())
-                case "memory_type":
-                    found.append([self._memory_type] * len(texts))
-                case _:
-                    at = next(place)
-                    found.append([read[text][at] for text in texts])
+        for name, *_ in paths:
+            if name in self._names:
+                found.append([MISSING if value is None else value for value in self._names[name][start:]])
+            elif name in self._times:
+                found.append(self._times[name].view[start:].tolist())
+            elif name == "memory_type":
+                found.append([self._memory_type] * len(texts))
+            else:
+                at = next(place)
+                found.append([read[text][at] for text in texts])
         return found
 
 
 def _paths(where: Filter) -> Iterator[tuple[str, ...]]:
     """The fields that a filter names."""
-    match where:
-        case Condition(path):
-            yield path
-        case Every(parts) | Some(parts):
-            for part in parts:
-                yield from _paths(part)
-        case Negated(part):
+    if isinstance(where, Condition):
+        yield where.path
+    else:
+        for part in where.parts:
             yield from _paths(part)
 
 
@@ -166,7 +144,7 @@ class _Column:
     def extend(self, values: Iterable[object]) -> None:
         """Add the values of further records."""
         for value in values:
-            key = _key(value)
+            key = json_key(value)
             code = self._code_of.get(key)
             if code is None:
                 code = self._code_of[key] = len(self._values)
@@ -179,7 +157,7 @@ class _Column:
 
     def test(self, condition: Condition) -> Mask:
         """Which records pass: each distinct value is asked at most once."""
-        compare = _RANGES.get(condition.operator)
+        compare = RANGES.get(condition.operator)
         if condition.operator in ("eq", "in"):
             passing = self._equal(condition)
         elif condition.operator in ("ne", "nin"):
@@ -196,9 +174,8 @@ class _Column:
 
     def _equal(self, condition: Condition) -> Mask:
         """Which distinct values equal an operand: looked up, but for lists and objects, which are asked."""
-        operands = condition.operand if condition.operator == "in" else [condition.operand]
         passing = np.zeros(len(self._values), bool)
-        codes = [self._code_of[key] for key in map(_key, operands) if key in self._code_of]
+        codes = [self._code_of[key] for key in condition.keys if key in self._code_of]
         for code in watch(codes + self._nested):
             passing[code] = condition.test(self._values[code])
         return passing
@@ -217,10 +194,3 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and -_EXACT <= value <= _EXACT
     )
-
-
-def _key(value: object) -> object:
-    """Unequal for values that a filter tells apart: ``true`` is not 1. A number is what it is, whole or not."""
-    if isinstance(value, list | dict):
-        return "json", json.dumps(value, sort_keys=True)
-    return isinstance(value, bool), value
