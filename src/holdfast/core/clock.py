@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, NamedTuple, TypeVar
 
@@ -54,14 +54,9 @@ class Deadline:
         finally:
             self._stops.remove(stop)
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """The block, and the threads and tasks that it starts, work under this deadline."""
-        token = _CURRENT.set(self)
-        try:
-            yield
-        finally:
-            _CURRENT.reset(token)
+        return _under(self)
 
 
 _CURRENT: Final[ContextVar[Deadline | None]] = ContextVar("deadline", default=None)
@@ -91,10 +86,14 @@ def _watch(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
         yield item
 
 
-@contextmanager
-def without_deadline() -> Iterator[None]:
+def without_deadline() -> AbstractContextManager[None]:
     """The block works under no deadline: for what takes a bounded time by itself and is worth finishing."""
-    token = _CURRENT.set(None)
+    return _under(None)
+
+
+@contextmanager
+def _under(deadline: Deadline | None) -> Iterator[None]:
+    token = _CURRENT.set(deadline)
     try:
         yield
     finally:

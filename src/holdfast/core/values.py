@@ -212,6 +212,9 @@ MAX_TOP_K: Final = 1_000
 #: JSON text as it is stored.
 to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict).encode
 
+#: The escape of NUL in JSON text, and not a backslash that is itself escaped.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
 #: Metadata that Holdfast adds to what it returns; ignored where a caller hands it back.
 DERIVED_METADATA: Final = frozenset({"is_compressed"})
 
@@ -263,7 +266,7 @@ def dump_json(value: object, error: type[InvalidInputError], what: str) -> str:
         raise error(f"{what} is not JSON: {problem}")
     text = to_json(value)
     _utf8_size(text, error, what)
-    if "\\u0000" in text and "\x00" in _strings(value):
+    if "\\u0000" in text and _NUL.search(text):
         raise error(f"{what} has a NUL character in a text; remove it, text has none")
     return text
 
@@ -323,17 +326,6 @@ def _flaw(value: object, depth: int, room: _Room) -> tuple[str, str, list[str]] 
         return None
     advice = "; use .isoformat()" if hasattr(value, "isoformat") else ""
     return "", f" is a {type(value).__name__} ({quote(value)}){advice}", []
-
-
-def _strings(value: object) -> str:
-    """All text in a JSON value, run together."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return "".join(key + _strings(inner) for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return "".join(map(_strings, value))
-    return ""
 
 
 def parse_json_object(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, Final, NamedTuple
@@ -146,53 +146,34 @@ class Batch(NamedTuple):
     @classmethod
     def read(cls, kind: Kind, rows: Sequence[IndexRow]) -> Batch:
         """Stored rows. Of several with one id, the last counts."""
-        column = _transpose(rows)
-        if not all(column.terms):
+        if not all(row.terms for row in rows):
             rows = expand(kind, rows)
-            column = _transpose(rows)
-        if column.id != sorted(set(column.id)):
-            latest = dict(zip(column.id, rows, strict=True))
-            column = _transpose([latest[record_id] for record_id in sorted(latest)])
-        said = terms.decode(column.terms)
+        ids = [row.id for row in rows]
+        if ids != sorted(set(ids)):
+            latest = dict(zip(ids, rows, strict=True))
+            ids = sorted(latest)
+            rows = [latest[record_id] for record_id in ids]
+        columns = list(zip(*rows, strict=True)) or [()] * len(IndexRow._fields)
+        _, agents, sessions, created_at, updated_at, hidden_from, archived_from, metadata, vectors, blobs, _ = columns
+        said = terms.decode(blobs)
         texts: dict[Any, Any] = {}  # of equal ones, one is kept
         return cls(
-            column.id,
-            list(map(texts.setdefault, column.agent_id, column.agent_id)),
-            list(map(texts.setdefault, column.session_id, column.session_id)),
-            np.array(column.created_at, np.int64),
-            np.array(column.updated_at, np.int64),
-            _moments(column.hidden_from),
-            _moments(column.archived_from),
-            list(map(texts.setdefault, column.metadata, column.metadata)),
+            ids,
+            list(map(texts.setdefault, agents, agents)),
+            list(map(texts.setdefault, sessions, sessions)),
+            np.array(created_at, np.int64),
+            np.array(updated_at, np.int64),
+            _moments(hidden_from),
+            _moments(archived_from),
+            list(map(texts.setdefault, metadata, metadata)),
             said.passages,
-            _vectors(column.vectors, said.passages),
-            [name for name, blob in zip(column.id, column.vectors, strict=True) if blob is None],
+            _vectors(vectors, said.passages),
+            [name for name, blob in zip(ids, vectors, strict=True) if blob is None],
             said.row.astype(np.uint32),
             said.term,
             said.times,
-            {at: column.terms[at] for at in np.flatnonzero(said.passages > 1).tolist()},
+            {at: blobs[at] for at in np.flatnonzero(said.passages > 1).tolist()},
         )
-
-
-class Columns(NamedTuple):
-    """Rows by column: the fields of ``IndexRow``."""
-
-    id: list[str]
-    agent_id: list[str]
-    session_id: list[str | None]
-    created_at: list[int]
-    updated_at: list[int]
-    hidden_from: list[int | None]
-    archived_from: list[int | None]
-    metadata: list[str]
-    vectors: list[bytes | None]
-    terms: list[bytes]
-    text: list[str | None]
-
-
-def _transpose(rows: Sequence[IndexRow]) -> Columns:
-    columns: Iterable[Iterable[Any]] = zip(*rows, strict=True) if rows else ([] for _ in Columns._fields)
-    return Columns(*map(list, columns))
 
 
 def _moments(values: Sequence[int | None]) -> Ints:

@@ -225,7 +225,9 @@ class ScopeIndex:
         derived = self._derived = self._derived or self._derive()
         closeness = self._closeness(query.vector, derived)
         lexical, weights = self._lexical(query.terms, derived)
-        evidence = lexical if closeness is None else lexical + self._per_record(closeness, derived)
+        evidence = lexical
+        if closeness is not None:
+            evidence = lexical + (closeness if derived.one_each else np.maximum.reduceat(closeness, self._first.view))
         neighbours = None
         if derived.reach is not None:
             seen = evidence if passing == len(evidence) else np.where(visible, evidence, np.float32(0))
@@ -269,30 +271,21 @@ class ScopeIndex:
         direction, removed = ranking.common_direction(self._total, self._embedded)
         common = dot(self._vectors.view, direction)
         own = ranking.own_length(common, removed)
-        near = (self._links.previous, self._links.next)
+        near = far = (self._links.previous.view, self._links.next.view)
         linked = np.flatnonzero(near[0] != NONE)
         reach = None
-        far = near
         thread = 0.0
         if len(linked):
             here, there = (self._first.view[ends] for ends in (linked, near[0][linked]))
-            dots = self._links.likeness[linked] - removed * common[here] * common[there]
+            dots = self._links.likeness.view[linked] - removed * common[here] * common[there]
             thread = ranking.thread(dots / (own[here] * own[there]))
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
-        return _Derived(
-            direction=direction,
-            removed=removed,
-            common=common,
-            own=own,
-            usual=ranking.usual_length(self._words, len(self._slot_of)),
-            present=None if len(self._slot_of) == slots else self._here.view,
-            one_each=len(self._vectors) == slots,
-            near=near,
-            far=far,
-            reach=reach,
-        )
+        usual = ranking.usual_length(self._words, len(self._slot_of))
+        present = None if len(self._slot_of) == slots else self._here.view
+        one_each = len(self._vectors) == slots
+        return _Derived(direction, removed, common, own, usual, present, one_each, near, far, reach)
 
     def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> Floats | None:
         """Each passage's cosine with the query; ``None`` where there is nothing to compare."""
@@ -302,10 +295,6 @@ class ScopeIndex:
         return ranking.cosines(
             dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
         )
-
-    def _per_record(self, closeness: Floats, derived: _Derived) -> Floats:
-        best: Floats = closeness if derived.one_each else np.maximum.reduceat(closeness, self._first.view)
-        return best
 
     def _lexical(
         self, query_terms: npt.NDArray[np.uint32], derived: _Derived

@@ -125,11 +125,9 @@ class Recall:
         self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, options: SearchOptions
     ) -> list[Hit]:
         """The best matches among items that the caller holds, best first."""
-
-        def follow(held: _HeldIndex, scope: Scope, kind: Kind) -> None:
-            self._follow_items(held, scope, kind, items)
-
-        return self._answer(scope, kind, follow, lambda index: index.rank(query, options))
+        return self._answer(
+            scope, kind, partial(self._follow_items, items=items), lambda index: index.rank(query, options)
+        )
 
     def rank_items_once(
         self, scope: Scope, items: Sequence[Message], query: Query, options: SearchOptions

@@ -27,37 +27,25 @@ class SessionLinks:
         self._vectors_of = vectors_of
         self._names: list[str | None] = []
         self._members: dict[str, list[int]] = {}
-        self._previous = GrowingArray(np.int64)
-        self._next = GrowingArray(np.int64)
-        self._likeness = GrowingArray(np.float32)
-
-    @property
-    def previous(self) -> Ints:
+        self.previous = GrowingArray(np.int64)
         """The slot before each one in its session, or ``NONE``."""
-        return self._previous.view
-
-    @property
-    def next(self) -> Ints:
+        self.next = GrowingArray(np.int64)
         """The slot after each one in its session, or ``NONE``."""
-        return self._next.view
-
-    @property
-    def likeness(self) -> Floats:
+        self.likeness = GrowingArray(np.float32)
         """The product of each slot's vector with that of the slot before it; 0 where there is none."""
-        return self._likeness.view
 
     @property
     def nbytes(self) -> int:
         """About how much memory it takes."""
-        return self._previous.nbytes + self._next.nbytes + self._likeness.nbytes + 24 * len(self._names)
+        return self.previous.nbytes + self.next.nbytes + self.likeness.nbytes + 24 * len(self._names)
 
     def add(self, names: Sequence[str | None]) -> None:
         """Add slots, each in the session of that name or in none."""
         start = len(self._names)
         self._names += names
-        for links in (self._previous, self._next):
+        for links in (self.previous, self.next):
             links.extend(np.full(len(names), NONE))
-        self._likeness.extend(np.zeros(len(names), np.float32))
+        self.likeness.extend(np.zeros(len(names), np.float32))
         added: defaultdict[str, list[int]] = defaultdict(list)
         for name, run in groupby(names):
             end = start + len(list(run))
@@ -75,7 +63,7 @@ class SessionLinks:
                 members = self._members[name]
                 place = bisect_left(members, self._id_of(slot), key=self._id_of)
                 del members[place]
-                self._previous.view[slot] = self._next.view[slot] = NONE
+                self.previous.view[slot] = self.next.view[slot] = NONE
                 touched[name] = min(place, touched.get(name, place))
         self._relink(touched)
 
@@ -83,9 +71,9 @@ class SessionLinks:
         """Go on with the ``kept`` slots; ``numbers`` has every slot's new number, and after the last one ``NONE``."""
         self._names = [self._names[slot] for slot in kept.tolist()]
         self._members = {name: numbers[slots].tolist() for name, slots in self._members.items()}
-        for links in (self._previous, self._next):
+        for links in (self.previous, self.next):
             links.replace(numbers[links.view[kept]])
-        self._likeness.replace(self._likeness.view[kept])
+        self.likeness.replace(self.likeness.view[kept])
 
     def _insert(self, name: str, slots: list[int]) -> int:
         """Put slots into the list of a session; the first place that has changed."""
@@ -119,12 +107,12 @@ class SessionLinks:
         before, after = np.roll(members, 1), np.roll(members, -1)
         before[np.cumsum(sizes) - sizes] = leads
         after[np.cumsum(sizes) - 1] = NONE
-        changed = self._previous.view[members] != before
-        self._previous.view[members] = before
-        self._next.view[members] = after
+        changed = self.previous.view[members] != before
+        self.previous.view[members] = before
+        self.next.view[members] = after
         members, before = members[changed], before[changed]
-        self._likeness.view[members] = 0
+        self.likeness.view[members] = 0
         members, before = members[before != NONE], before[before != NONE]
         for start in range(0, len(members), _PAIRS):
             here, there = members[start : start + _PAIRS], before[start : start + _PAIRS]
-            self._likeness.view[here] = np.vecdot(self._vectors_of(here), self._vectors_of(there))
+            self.likeness.view[here] = np.vecdot(self._vectors_of(here), self._vectors_of(there))

@@ -125,13 +125,8 @@ class _Model:
                 f"the model in {str(folder)!r} asks for inputs that Holdfast cannot give: {sorted(unknown)}"
             )
         self._output = _choose_output(self._session.get_outputs())
-        self._dim: int | None = None
-        self._dim = self.run([_Tokens([0], [0])]).shape[1]
-
-    @property
-    def dim(self) -> int:
-        assert self._dim is not None  # noqa: S101  (set when the model was loaded)
-        return self._dim
+        self.dim = 0  # until the model has given a vector
+        self.dim = self.run([_Tokens([0], [0])]).shape[1]
 
     def encode(self, text: str) -> _Tokens:
         encoding = self._tokenizer.encode(text)
@@ -155,7 +150,7 @@ class _Model:
             raise EmbedderError(f"{self._source} could not embed {len(texts)} texts: {error}") from error
         if raw.ndim == 3:
             raw = raw[:, 0] if self._first_token else _masked_mean(raw.astype(np.float32), mask)
-        return unit_rows(raw, count=len(texts), dim=self._dim, source=self._source)
+        return unit_rows(raw, count=len(texts), dim=self.dim or None, source=self._source)
 
 
 _DTYPES = {"tensor(int32)": np.int32, "tensor(int64)": np.int64, "tensor(float)": np.float32}
