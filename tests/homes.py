@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 
 import databases
 from databases import TestDatabase
+from holdfast.core.values import IdSource
+from holdfast.ports.stores import Tenant
 from holdfast.settings import Settings, read_settings
 from holdfast.storage.relational.database import Database
-from holdfast.storage.stores import open_database
+from holdfast.storage.stores import open_database, stores_over
 
 ENGINES = ("sqlite", "postgres")
 #: For tests that are about the file of the store itself, or about what is decided before a store is asked.
@@ -33,6 +37,12 @@ def settings_of(home: Path) -> Settings:
 def database_of(home: Path) -> Database:
     """The database of a home, for tests of what is beneath the engine; to be closed."""
     return open_database(settings_of(home))
+
+
+def tenant_of(database: Database, name: str, now: Callable[[], int], **stores: Any) -> Tenant:
+    """A tenant of a database, for tests of a service by itself; some of its stores may be others."""
+    all_stores = {**vars(stores_over(database)), **stores}
+    return Tenant(**all_stores, name=name, now=now, new_id=IdSource(lambda _bits: 1).next)
 
 
 class Homes:

@@ -206,8 +206,6 @@ class AsyncDomains(_Wrapper[Domains]):
     archives = _verb(Domains.archives)
     read_archive = _verb(Domains.read_archive)
     resolve_gc_params = _verb(Domains.resolve_gc_params)
-    policies = _verb(Domains.policies)
-    set = _verb(Domains.set)
     get_retention_policies = _verb(Domains.get_retention_policies)
     set_retention_policy = _verb(Domains.set_retention_policy)
 

@@ -235,7 +235,7 @@ class Holdfast(TenantServices):
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
-        return Collector(self.dues, self.maintenance, self.schedule, self.latencies.summary, self.services.now)
+        return Collector(self.services.tenant(self.tenant), self.trust, self.schedule, self.latencies.summary)
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""

@@ -336,6 +336,16 @@ class RuleResult(_Selection):
     updated_at: NotRequired[str]
 
 
+class RuleChangeResult(RuleResult):
+    """A rule that was set or removed, and what that made due at once."""
+
+    newly_due: dict[str, int]
+    """By action."""
+    bytes: int
+    held: int
+    """How many more it would have made due at once, did no hold keep them."""
+
+
 class _Life(TypedDict):
     archive_after_days: float | None
     delete_after_days: float | None

@@ -34,15 +34,14 @@ from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies
-from holdfast.lifecycle.previews import Previews
 from holdfast.lifecycle.quotas import Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
-from holdfast.lifecycle.schedule.schedule import Schedule, take_back
+from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
-from holdfast.lifecycle.sweeping.sweep import Purge
+from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
 from holdfast.memory.working import WorkingStore
@@ -292,7 +291,7 @@ class Store:
         """
         if self.settings.summarizer.strip() == EXTRACTIVE:
             return 0
-        summaries = ConversationSummaries(self.services.history, self._summarizer, tenant, self.services.now)
+        summaries = ConversationSummaries(self.services.tenant(tenant), self._summarizer)
         return summaries.refresh(limit)
 
     def _note_revoked(self, key_id: str) -> None:
@@ -334,49 +333,20 @@ class TenantServices:
 
     def __init__(self, base: Store, tenant: str) -> None:
         self._base, self.tenant, self.services = base, check_tenant(tenant), base.services
-        services, trust = self.services, base.services.trust
-        now, new_id = services.now, services.new_id
+        services, trust, mine = self.services, base.services.trust, base.services.tenant(tenant)
         refresh = partial(refresh_entity_text, services)
-        self.quotas = Quotas(services.records, tenant)
-        self.holds = Holds(services, tenant, now, new_id)
-        self._sources = Sources(services, tenant, now, refresh)
-        self.audit = Audit(services.audit, tenant, base.settings.home / "state", services.clock, believed=trust.look)
-        self.policies = Policies(services.rules, Previews(services, tenant, now), tenant, now, new_id)
-        self.registry = Registry(services.registry, services.short_term, tenant=tenant, now=now)
-        self.sessions = Sessions(
-            services.history, services.short_term, tenant=tenant, now=now, belongings=base.belongings
-        )
-        self.domains = Domains(
-            tenant,
-            state=base.state,
-            objects=services.objects,
-            rules=services.rules,
-            dues=services.dues,
-            holds=services.holds,
-            now=now,
-            new_id=new_id,
-        )
-        purge = Purge(tenant, services.dues, services.history, self.registry)
-        self.maintenance = Maintenance(
-            tenant,
-            services.sweeper(tenant, self.sessions.erase, refresh, self.domains.most_collected, purge.due),
-            services.leadership,
-            services,
-            purge=purge,
-            policies=self.policies,
-            registry=self.registry,
-            audit=self.audit,
-            now=now,
-            trust=trust,
-            load=base.settings.sweep_load,
-            finish_erasures=base.go_on,
-            domains=self.domains,
-            shrink=services.subjects.scrub,
-            take_back=lambda: take_back(services.jobs, now()),
-        )
-        self.recycle = Recycle(
-            services, tenant, self.registry, now=now, purge=self.maintenance.empty_bin, refresh=refresh
-        )
+        self.quotas = Quotas(mine)
+        self.holds = Holds(mine)
+        self._sources = Sources(mine, refresh)
+        self.audit = Audit(mine, base.state, trust.look)
+        self.policies = Policies(mine)
+        self.registry = Registry(mine)
+        self.sessions = Sessions(mine, base.belongings)
+        self.domains = Domains(mine, base.state, services.objects)
+        erase, load = self.sessions.erase, base.settings.sweep_load
+        sweeper = Sweeper(mine, services.archives, erase, refresh, self.domains, load)
+        self.maintenance = Maintenance(sweeper, services.leadership, trust, self.audit, base.go_on)
+        self.recycle = Recycle(mine, self.maintenance.empty_bin, refresh)
         self.backups = Backups(base.rows, tenant, base.keys, base.backing_up, _BackupHost(base, self))
 
 

@@ -63,7 +63,7 @@ def test_inv_ret_8_updated_at_is_iso_8601_and_set_on_every_change(
         domains.get(domain)
         tenants.clock.advance(seconds=1)
         with pytest.warns(DeprecationWarning, match="policies"):
-            shown = domains.policies()
+            shown = domains.get_retention_policies()
         assert shown["updated_at"] == done["updated_at"], "looking is no change"
 
 
@@ -244,14 +244,10 @@ def test_a_collection_s_parameters_come_from_the_call_and_then_from_the_policy(h
 def test_names_of_before_do_the_same_and_say_what_to_use_instead(holdfast: Holdfast) -> None:
     domains: Domains = holdfast.domains
     with pytest.warns(DeprecationWarning, match=r"use configure\(domain, config\)"):
-        assert domains.set("rag", {"limit": 3})["policy"]["limit"] == 3
-    with pytest.warns(DeprecationWarning, match=r"use configure\(domain, config\)"):
         assert domains.set_retention_policy("rag", {"limit": 4})["policy"]["limit"] == 4
     assert domains.get("rag")["limit"] == 4, "and it is kept"
     with pytest.warns(DeprecationWarning, match=r"use get\(domain\)") as told:
-        both = domains.policies()
+        both = domains.get_retention_policies()
     assert told[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match=r"use get\(domain\)"):
-        assert domains.get_retention_policies() == both
     assert both["rag"] == domains.get("rag")
     assert list(both) == ["version", "updated_at", "memory", "rag"]

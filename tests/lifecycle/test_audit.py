@@ -19,15 +19,16 @@ import raw
 from clocks import FakeClock
 from effort import soak, times
 from holdfast.core.audit import Action, Event
-from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, StorageError, StoreUnavailableError
+from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, ObjectStoreError, StorageError
 from holdfast.core.records import Subject
 from holdfast.core.values import moment
 from holdfast.lifecycle.audit import Audit
+from holdfast.storage.objects.local import LocalObjects
 from holdfast.storage.relational.audit import SqlAudit, append
 from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.sqlite.database import Database as SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
-from homes import Homes, database_of
+from homes import Homes, database_of, tenant_of
 
 ME, YOU, ALL = Subject("t", "me"), Subject("t", "you"), Subject("t")
 #: The tables of the chain, and what tells their rows apart.
@@ -63,19 +64,21 @@ class World(NamedTuple):
 
 @contextmanager
 def opened(home: Path, state: Path) -> Iterator[World]:
-    """The store of a home, with the note in some folder."""
+    """The store of a home, with the note in some state store."""
     clock = FakeClock()
     database = database_of(home)
     store = SqlAudit(database)
     try:
-        yield World(database, store, Audit(store, "t", state, clock), clock, state / "audit-checkpoint.json")
+        tenant = tenant_of(database, "t", lambda: moment(clock()), audit=store)
+        note = state / "state" / "audit-checkpoint.json"
+        yield World(database, store, Audit(tenant, LocalObjects(state)), clock, note)
     finally:
         database.close()
 
 
 @pytest.fixture
 def world(home: Path) -> Iterator[World]:
-    with opened(home, home / "state") as made:
+    with opened(home, home) as made:
         yield made
 
 
@@ -361,7 +364,7 @@ def test_a_note_that_was_removed_is_found(world: World) -> None:
 def test_a_note_that_cannot_be_written_says_so_and_the_next_seal_writes_it(world: World) -> None:
     world.happen(ME)
     world.note.parent.write_text("in the way")
-    with pytest.raises(StoreUnavailableError, match="audit-checkpoint"):
+    with pytest.raises(ObjectStoreError, match="audit-checkpoint"):
         world.audit.seal()
     world.note.parent.unlink()
 
@@ -371,7 +374,7 @@ def test_a_note_that_cannot_be_written_says_so_and_the_next_seal_writes_it(world
 
 def test_a_store_that_was_set_back_is_found_until_someone_says_why(homes: Homes) -> None:
     home = homes.new()
-    state = home / "state"
+    state = home
     with opened(home, state) as world:
         world.happen(ME, 3)
         world.audit.seal()
@@ -636,7 +639,7 @@ def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(engine_name: 
     def check(steps: list[Any], table: str, tampering: Any, data: st.DataObject) -> None:
         with tempfile.TemporaryDirectory() as folder, Homes(engine_name, Path(folder)) as homes:
             home = homes.new()
-            with opened(home, home / "state") as world:
+            with opened(home, home) as world:
                 live(world, steps)
                 if engine_name == "postgres" and tampering in (shorten, behead, vanish):
                     world.audit.seal()  # only SQLite counts what was ever written; elsewhere an end is known once sealed

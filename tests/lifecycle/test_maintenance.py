@@ -13,6 +13,7 @@ from clocks import FakeClock
 from holdfast import ClockError, Holdfast
 from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle.clock import ClockWatch
+from holdfast.lifecycle.sweeping.due import find_overdue
 from homes import on_sqlite
 
 
@@ -52,16 +53,20 @@ def test_freed_space_goes_back_to_the_disk(holdfast: Holdfast, clock: FakeClock)
     assert database.path.stat().st_size < before / 2
 
 
+def overdue(holdfast: Holdfast) -> dict[str, int]:
+    return find_overdue(holdfast.dues, holdfast.services.now())
+
+
 def test_how_late_things_are_is_told(holdfast: Holdfast, clock: FakeClock) -> None:
     holdfast.manager("user", "agent").episodic.record_episode("Book a flight", ["booked"])
-    assert holdfast.maintenance.lateness() == {}
+    assert overdue(holdfast) == {}
     clock.advance(days=90, hours=6)
-    assert holdfast.maintenance.lateness() == {"episodic": 6 * 3_600}
+    assert overdue(holdfast) == {"episodic": 6 * 3_600 * SECOND}
     families = {family.name: family for family in text_string_to_metric_families(holdfast.metrics().decode())}
     (late,) = families["holdfast_overdue_seconds"].samples
     assert (late.labels, late.value) == ({"memory_type": "episodic"}, 21_600)
     holdfast.sweep()
-    assert holdfast.maintenance.lateness() == {}
+    assert overdue(holdfast) == {}
 
 
 def test_a_job_that_failed_is_visible(holdfast: Holdfast, clock: FakeClock, home: Path) -> None:

@@ -36,6 +36,7 @@ from holdfast.storage.relational.records import SqlFeed, SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds
 from holdfast.storage.relational.sessions import SqlShortTerm
+from homes import tenant_of
 
 TENANT = "acme"
 _TENANT_ITSELF = Subject(TENANT)
@@ -61,7 +62,7 @@ class World:
 
     def over(self, store: RegistryStore) -> Registry:
         """The service, over a store that may fail; two moves to a transaction."""
-        return Registry(store, self.short_term, tenant=TENANT, now=lambda: self.now, batch=2)
+        return Registry(tenant_of(self.database, TENANT, lambda: self.now, registry=store), batch=2)
 
     def remember(self, whose: Person, kind: MemoryType, agent_id: str = "guide", **fields: Any) -> Record:
         new = entry(whose, kind=kind, agent_id=agent_id, at=self.now, **fields)
@@ -172,7 +173,7 @@ def test_what_was_made_known_is_known(world: World, sort: str) -> None:
 
 def test_agents_and_tools_and_tenants_are_kept_apart(world: World) -> None:
     world.registry.agents.add("search")
-    elsewhere = Registry(world.store, world.short_term, tenant="acme2", now=lambda: NOW)
+    elsewhere = Registry(tenant_of(world.database, "acme2", lambda: NOW))
 
     for roster in (world.registry.tools, elsewhere.agents):
         assert roster.list() == []

@@ -35,6 +35,7 @@ from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
+from homes import tenant_of
 
 TENANT = "acme"
 NOW = 1_768_478_400_000_000
@@ -54,7 +55,7 @@ class World:
         self.short_term = SqlShortTerm(self.database)
         self.holds = SqlHolds(self.database)
         self.audit = SqlAudit(self.database)
-        self.sessions = Sessions(self.history, self.short_term, tenant=TENANT, now=lambda: self.now)
+        self.sessions = Sessions(tenant_of(self.database, TENANT, lambda: self.now, history=self.history))
 
     def say(self, scope: Scope, *contents: str, **metadata: str) -> list[str]:
         """Add messages to a conversation and to its short-term window; their ids."""

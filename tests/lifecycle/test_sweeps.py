@@ -14,9 +14,10 @@ from holdfast.core.errors import ClockError, InvalidInputError, LeaseLostError, 
 from holdfast.core.records import State
 from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle import archive, bulk_delete, recycle_bin
-from holdfast.lifecycle.clock import ClockWatch, is_too_much
+from holdfast.lifecycle.clock import ClockWatch
 from holdfast.lifecycle.schedule.schedule import JOBS
 from holdfast.lifecycle.sweeping import batches, due
+from holdfast.lifecycle.sweeping.due import is_too_much
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.storage.relational import rules
 from holdfast.storage.relational.coordination import SqlLeases

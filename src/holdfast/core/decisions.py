@@ -92,6 +92,12 @@ class Hold:
     released_at: int | None = None
     released_by: str | None = None
 
+    @property
+    def scope(self) -> dict[str, str]:
+        """What it names."""
+        parts = ("user_id", "agent_id", "session_id", "memory_id", "tag")
+        return {part: getattr(self, part) for part in parts if getattr(self, part) is not None}
+
     def covers(self, thing: Held) -> bool:
         """Whether something is under this hold. Every part that the hold names must be the thing's, whole."""
         return (

@@ -122,7 +122,10 @@ class Archives:
             entries = self.records.entries(subject, [decision.id for decision in some])
             found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
             if archive is Archive.SUMMARY:
-                todo = [(_move(decision, _in_place(entry)), entry) for decision, entry in found]
+                todo = [
+                    (to_move(decision, Cause.RULE, decision.rule, keeping=_in_place(entry)), entry)
+                    for decision, entry in found
+                ]
                 done = self._carry_out(subject, todo, now=now, lease=lease, rules=rules)
             else:
                 done = self._pack(Owner(subject, alias), found, now=now, lease=lease, rules=rules)
@@ -141,7 +144,10 @@ class Archives:
                 number = self._write(owner, [*old, *items[part]], now)
             except NotFoundError:  # erased meanwhile
                 return done
-            todo = [(_move(decision, self._cold(entry, number)), entry) for decision, entry in found[part]]
+            todo = [
+                (to_move(decision, Cause.RULE, decision.rule, keeping=self._cold(entry, number)), entry)
+                for decision, entry in found[part]
+            ]
             done.update(self._carry_out(owner.subject, todo, now=now, lease=lease, rules=rules))
             if joined is not None:
                 self.packs.swap(joined.number, number, members=len(old), lease=lease)
@@ -326,17 +332,10 @@ class Archives:
             self.packs.forget(number)
 
 
-def _move(decision: Decision, keeping: Keeping) -> Move:
-    return Move(
-        decision.id,
-        decision.version,
-        decision.source,
-        decision.target,
-        decision.reason,
-        Cause.RULE,
-        decision.rule,
-        keeping=keeping,
-    )
+def to_move(decision: Decision, cause: Cause, rule: str | None = None, **effects: Any) -> Move:
+    """The move that carries a decision out."""
+    whose, states = (decision.id, decision.version), (decision.source, decision.target)
+    return Move(*whose, *states, decision.reason, cause, rule, **effects)
 
 
 def _in_place(entry: Entry) -> Keeping:

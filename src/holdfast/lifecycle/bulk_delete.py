@@ -6,6 +6,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -14,11 +15,10 @@ from holdfast.core.errors import HeldError
 from holdfast.core.records import BIN, LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import check_source, describe_duration, iso
 from holdfast.lifecycle.explanation import record_facts
-from holdfast.ports.conversations import History
+from holdfast.ports.conversations import History, Session
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
-from holdfast.ports.rules import DueReader
-from holdfast.ports.stores import Stores
+from holdfast.ports.stores import Tenant, read_pages
 from holdfast.results import ForgetResult
 
 _log = logging.getLogger("holdfast.bulk_delete")
@@ -42,20 +42,20 @@ def counted(cleared: Cleared, user_id: str) -> int:
     return cleared.moved
 
 
-def clear(
-    records: RecordStore, subject: Subject, kind: MemoryType, *, reason: str, cause: Cause, now: int, whose: str
-) -> Cleared:
+def clear(records: RecordStore, subject: Subject, kind: MemoryType, *, now: int, whose: str) -> Cleared:
     """Move a subject's live records of a kind into the recycle bin; a hold keeps what it covers. The log knows the
     subject as ``whose``.
     """
-    moved = held = 0
-    for some in _pages(records, subject, kind):
-        moves = [Move(s.id, s.version, s.state, State.RECYCLED, reason, cause, purge_at=now + BIN) for s in some]
-        outcomes = records.transition(subject, moves, now=now)
-        moved += outcomes.count(Outcome.DONE)
-        held += outcomes.count(Outcome.HELD)
-    _log.info("%d %s memories of user %s went to the recycle bin, %d were on hold", moved, kind, whose, held)
-    return Cleared(moved, held)
+    reason = "deleted by the user, with all of its kind"
+    outcomes: Counter[Outcome] = Counter()
+    for some in read_pages(partial(records.live, subject, TYPES[kind]), _BATCH):
+        moves = [_recycle_move(facts, reason, Cause.USER, now) for facts in some]
+        outcomes.update(records.transition(subject, moves, now=now) if moves else ())
+    cleared = Cleared(outcomes[Outcome.DONE], outcomes[Outcome.HELD])
+    _log.info(
+        "%d %s memories of user %s went to the recycle bin, %d were on hold", cleared.moved, kind, whose, cleared.held
+    )
+    return cleared
 
 
 def clear_conversations(history: History, subject: Subject, *, now: int) -> Cleared:
@@ -66,7 +66,7 @@ def clear_conversations(history: History, subject: Subject, *, now: int) -> Clea
     moved = held = 0
     for session in history.sessions(subject, now=now):
         reason = "deleted by the user, with all conversations"
-        move = Move(session.id, session.version, session.state, State.RECYCLED, reason, purge_at=now + BIN)
+        move = _recycle_move(session, reason, Cause.USER, now)
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
@@ -74,59 +74,28 @@ def clear_conversations(history: History, subject: Subject, *, now: int) -> Clea
 
 
 def clear_aged(
-    dues: DueReader,
-    records: RecordStore,
-    tenant: str,
-    kind: MemoryType,
-    *,
-    now: int,
-    subject: Subject | None = None,
-    agent_id: str | None = None,
+    tenant: Tenant, kind: MemoryType, *, subject: Subject | None = None, agent_id: str | None = None
 ) -> Cleared:
     """Move records that are past the end of their active time into the recycle bin, archived or not."""
-    moved = held = 0
-    for profile in dues.profiles(tenant):
+    now, outcomes = tenant.now(), Counter[Outcome]()
+    for profile in tenant.dues.profiles(tenant.name):
         ends = [after for after in profile.life[:2] if after is not None]
         if profile.kind != kind or not ends:
             continue
         age = max(min(ends), profile.life.keep_for or 0)
         reason = f"cleaned up: older than {describe_duration(age)}"
         for state in (State.ACTIVE, State.ARCHIVED):
-            after: Any = {}
-            while True:
-                page = dues.due(
-                    profile, state, Window(State.RECYCLED, None, now - age), **after, limit=_BATCH, tags=False
-                )
-                wanted = [
-                    s for s in page.records if subject in (None, s.subject) and agent_id in (None, s.thing.agent_id)
-                ]
-                outcomes = _recycle(records, wanted, reason, now)
-                moved += outcomes[Outcome.DONE]
-                held += outcomes[Outcome.HELD]
-                if len(page.records) < _BATCH:
-                    break
-                after = {"after": page.last}
-    _log.info("cleaned up %d %s memories, %d were on hold", moved, kind, held)
-    return Cleared(moved, held)
-
-
-def _recycle(records: RecordStore, standings: Sequence[RecordFacts], reason: str, now: int) -> Counter[Outcome]:
-    batches: dict[Subject, list[Move]] = defaultdict(list)
-    for s in standings:
-        move = Move(s.id, s.version, s.state, State.RECYCLED, reason, Cause.CLEANUP, purge_at=now + BIN)
-        batches[s.subject].append(move)
-    answers = records.transition_all(list(batches.items()), now=now) if batches else []
-    return Counter(outcome for some in answers for outcome in some)
-
-
-def _pages(records: RecordStore, subject: Subject, kind: MemoryType) -> Iterator[list[RecordFacts]]:
-    place = 0
-    while True:
-        some, place = records.live(subject, TYPES[kind], after=place, limit=_BATCH)
-        if some:
-            yield some
-        if len(some) < _BATCH:
-            return
+            window = Window(State.RECYCLED, None, now - age)
+            for page in read_pages(partial(tenant.dues.due, profile, state, window, tags=False), _BATCH):
+                batches: dict[Subject, list[Move]] = defaultdict(list)
+                for facts in page:
+                    if subject in (None, facts.subject) and agent_id in (None, facts.thing.agent_id):
+                        batches[facts.subject].append(_recycle_move(facts, reason, Cause.CLEANUP, now))
+                answers = tenant.records.transition_all(list(batches.items()), now=now) if batches else []
+                outcomes.update(outcome for some in answers for outcome in some)
+    cleared = Cleared(outcomes[Outcome.DONE], outcomes[Outcome.HELD])
+    _log.info("cleaned up %d %s memories, %d were on hold", cleared.moved, kind, cleared.held)
+    return cleared
 
 
 #: What another writer changes meanwhile is read again and tried anew, this often.
@@ -153,7 +122,7 @@ def descendants(store: ProvenanceStore, subject: Subject, ids: Sequence[str]) ->
 def recycle_together(
     records: RecordStore,
     subject: Subject,
-    standings: Sequence[RecordFacts],
+    some: Sequence[RecordFacts],
     *,
     reason: str,
     cause: Cause,
@@ -167,9 +136,9 @@ def recycle_together(
     if the ``agent`` that does it is in the recycle bin.
     """
     outcomes: dict[str, Outcome] = {}
-    left = list(standings)
+    left = list(some)
     for _ in range(_TRIES):
-        moves = [_recycle_move(one, reason, cause, bundle, now) for one in left]
+        moves = [_recycle_move(one, reason, cause, now, bundle) for one in left]
         answers = records.transition(subject, moves, now=now, agent=agent) if moves else []
         outcomes.update(zip((move.id for move in moves), answers, strict=True))
         stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
@@ -180,7 +149,7 @@ def recycle_together(
     return outcomes
 
 
-def _recycle_move(one: RecordFacts, reason: str, cause: Cause, bundle: str, now: int) -> Move:
+def _recycle_move(one: RecordFacts | Session, reason: str, cause: Cause, now: int, bundle: str | None = None) -> Move:
     return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
 
 
@@ -193,9 +162,7 @@ def source_bundle(source: str) -> str:
 class Sources:
     """Forgets what came from a source, of one user or of all of a tenant's."""
 
-    stores: Stores
-    tenant: str
-    now: Callable[[], int]
+    tenant: Tenant
     refresh: Callable[[Subject, list[str]], None]
 
     def forget(self, source: str, user_id: str | None = None, *, dry_run: bool = False) -> ForgetResult:
@@ -205,11 +172,11 @@ class Sources:
         Cut short, it goes on when it is asked for again.
         """
         name = check_source(source)
-        subject = None if user_id is None else Subject.checked(self.tenant, user_id)
-        now = self.now()
+        subject = None if user_id is None else Subject.checked(self.tenant.name, user_id)
+        now = self.tenant.now()
         if subject is None and not dry_run:
             begin_steps()
-        holds = self.stores.holds.list(self.tenant) if dry_run else []
+        holds = self.tenant.holds.list(self.tenant.name) if dry_run else []
         counts: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         users: set[str] = set()
@@ -239,44 +206,33 @@ class Sources:
 
         What is in the bin is not forgotten once more, but what was derived from it is.
         """
-        place = 0
         whose, passed = "", set[str]()
-        while True:
-            page, place = self.stores.provenance.of_source(self.tenant, source, subject, after=place, limit=_BATCH)
+        of_source = partial(self.tenant.provenance.of_source, self.tenant.name, source, subject)
+        for page in read_pages(of_source, _BATCH):
             for owner, theirs in groupby(page, key=lambda written: written.facts.subject):
                 roots = [written.facts for written in theirs]
                 whose, passed = (owner, passed) if owner == whose else (owner, set())
                 yield owner, "memories", [one for one in roots if one.state in LIVE]
                 derived = [
                     written.facts
-                    for written in descendants(self.stores.provenance, owner, [one.id for one in roots])
+                    for written in descendants(self.tenant.provenance, owner, [one.id for one in roots])
                     if written.source != source and written.facts.id not in passed
                 ]
                 passed.update(one.id for one in derived)
                 live = [one for one in derived if one.state in LIVE]
                 for start in range(0, len(live), _BATCH):
                     yield owner, "derived", live[start : start + _BATCH]
-            if len(page) < _BATCH:
-                return
 
     def _recycle(
         self, subject: Subject, some: list[RecordFacts], source: str, what: str, *, now: int
     ) -> dict[str, Outcome]:
-        reason = f"forgotten with its source {source}"
-        if what == "derived":
-            reason = f"forgotten: derived from what came from {source}"
+        derived = f"forgotten: derived from what came from {source}"
+        reason = derived if what == "derived" else f"forgotten with its source {source}"
         outcomes: dict[str, Outcome] = {}
         for state in LIVE:  # what is alike goes fast
             alike = [one for one in some if one.state is state]
-            outcomes |= recycle_together(
-                self.stores.records,
-                subject,
-                alike,
-                reason=reason,
-                cause=Cause.SOURCE,
-                bundle=source_bundle(source),
-                now=now,
-            )
+            how: Any = {"reason": reason, "cause": Cause.SOURCE, "bundle": source_bundle(source), "now": now}
+            outcomes |= recycle_together(self.tenant.records, subject, alike, **how)
         gone = [one.id for one in some if one.kind == MemoryType.ENTITY.value and outcomes.get(one.id) is Outcome.DONE]
         if gone:
             self.refresh(subject, gone)
@@ -286,7 +242,7 @@ class Sources:
         """What would become of each, as far as holds go."""
         if not holds:
             return dict.fromkeys((one.id for one in some), Outcome.DONE)
-        entries = self.stores.records.entries(subject, [one.id for one in some])
+        entries = self.tenant.records.entries(subject, [one.id for one in some])
         return {
             record_id: Outcome.DONE if find_hold(record_facts(record).thing, holds) is None else Outcome.HELD
             for record_id, (record, _) in entries.items()
@@ -299,9 +255,5 @@ class Sources:
                 f"{counts['held']:,} memories that came from {source!r} are on hold and nothing was forgotten; "
                 "see the holds with: holdfast hold list"
             )
-        _log.info(
-            "%d memories of a source and %d derived from them went to the recycle bin, %d were on hold",
-            counts["memories"],
-            counts["derived"],
-            counts["held"],
-        )
+        moved = (counts["memories"], counts["derived"], counts["held"])
+        _log.info("%d memories of a source and %d derived from them went to the recycle bin, %d were on hold", *moved)

@@ -27,6 +27,7 @@ from holdfast.core.errors import (
 from holdfast.core.values import is_id, iso
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.stores import Tenant
 
 _FORMAT: Final = "holdfast-domain-archive"
 _VERSION: Final = 1
@@ -40,14 +41,10 @@ _MAX_NOTE: Final = 1_000
 class DomainArchives:
     """The archives of one tenant's domains."""
 
-    def __init__(
-        self, objects: Callable[[], ObjectStore], tenant: str, now: Callable[[], int], new_id: Callable[[int], str]
-    ) -> None:
-        self._objects = objects
+    def __init__(self, tenant: Tenant, objects: Callable[[], ObjectStore]) -> None:
         self._tenant = tenant
-        self._now = now
-        self._new_id = new_id
-        owner = hashlib.sha256(f"domains/{tenant}".encode()).hexdigest()[:32]
+        self._objects = objects
+        owner = hashlib.sha256(f"domains/{tenant.name}".encode()).hexdigest()[:32]
         self._folder = f"archive/{owner[:2]}/{owner}/domains"
 
     def keep(self, domain: str, resources: object, policy: Mapping[str, Any], note: str | None) -> dict[str, Any]:
@@ -55,10 +52,10 @@ class DomainArchives:
         lines = [_line(place, resource) for place, resource in enumerate(check_resources(resources))]
         if not lines:
             raise InvalidInputError("there is nothing to archive: resources is empty")
-        objects, now = self._objects(), self._now()
+        objects, now = self._objects(), self._tenant.now()
         request = begin_steps()
         if request is None:
-            archive_id = self._new_id(now)
+            archive_id = self._tenant.new_id(now)
         else:  # whoever goes on after a crash finds what was written
             (archive_id,), now = request.new_ids(1), request.began_at
         about = {"domain": domain, "created_at": iso(now), "note": note, "policy": dict(policy)}
@@ -85,7 +82,7 @@ class DomainArchives:
             "format": _FORMAT,
             "version": _VERSION,
             "archive_id": archive_id,
-            "tenant": self._tenant,
+            "tenant": self._tenant.name,
             **about,
             "resource_count": len(lines),
             "total_size_bytes": size,

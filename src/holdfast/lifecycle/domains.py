@@ -10,12 +10,14 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event, acting_as, check_author
-from holdfast.core.decisions import Life, RecordFacts, find_hold, windows
+from holdfast.core.decisions import Life, RecordFacts, find_hold
 from holdfast.core.domains import (
     DEFAULT_POLICY,
     DOMAINS,
@@ -28,14 +30,11 @@ from holdfast.core.domains import (
     resolved,
 )
 from holdfast.core.errors import (
-    ConfirmationNeededError,
     ConflictError,
     HoldfastError,
     InvalidInputError,
     ObjectDamagedError,
-    ObjectMissingError,
     ObjectStoreError,
-    ObjectStoreUnavailableError,
     RulesChangedError,
     StoreBusyError,
     StoreTooNewError,
@@ -45,11 +44,13 @@ from holdfast.core.records import State, Terms
 from holdfast.core.rules import EVERY, Rule, Selection, labels_of, resolve, terms_to_dict
 from holdfast.core.values import DAY, iso, moment
 from holdfast.lifecycle.domain_archives import DomainArchives, check_note
-from holdfast.lifecycle.previews import Preview, is_shorter, outside, read_due, rule_to_dict
-from holdfast.lifecycle.sweeping.plan import ACTIONS
+from holdfast.lifecycle.policies import check_confirmed
+from holdfast.lifecycle.previews import Preview, count_due, is_shorter, newly_due, read_due
+from holdfast.lifecycle.sweeping.due import DueClass
 from holdfast.ports.coordination import begin_steps
-from holdfast.ports.objects import ObjectStore
-from holdfast.ports.rules import DueStore, HoldStore, Profile, RuleStore
+from holdfast.ports.objects import ObjectStore, find_object
+from holdfast.ports.rules import Profile
+from holdfast.ports.stores import Tenant
 
 #: The format; a newer one is left alone.
 VERSION: Final = 1
@@ -114,15 +115,8 @@ class DomainStates:
         raise StoreBusyError(f"{self.place} is changed by so many others that this change found no turn; try again")
 
     def _read(self) -> tuple[Policies, str | None]:
-        try:
-            data, tag = self._objects.get_with_tag(self._name)
-        except ObjectMissingError:
-            return UNSET, None
-        except ObjectStoreUnavailableError:
-            if any(self._objects.names(_FOLDER)):  # one that is away says so here, too
-                raise
-            return UNSET, None  # nothing was ever kept there: the place has not been made
-        return self._parse(data), tag
+        data, tag = find_object(self._objects, self._name)
+        return (UNSET if data is None else self._parse(data)), tag
 
     def _parse(self, data: bytes) -> Policies:
         try:
@@ -177,104 +171,82 @@ def wanted_by(policy: RetentionPolicy) -> Wanted | None:
 class DomainRules:
     """The rule of one tenant's memory domain."""
 
-    rules: RuleStore
-    dues: DueStore
-    holds: HoldStore
-    _: KW_ONLY
-    tenant: str
-    now: Callable[[], int]
-    new_id: Callable[[int], str]
+    tenant: Tenant
 
-    def _standing(self) -> list[Rule]:
+    def _in_force(self) -> list[Rule]:
         """The rules with a selection that say something, or are about to."""
-        rules = self.rules.rules(self.tenant)
+        rules = self.tenant.rules.rules(self.tenant.name)
         return [rule for rule in rules if rule.selection is not None and not rule.is_spent]
 
     def is_followed(self, wanted: Wanted | None) -> bool:
         """Whether the rules say what a policy asks."""
-        said = [(rule.selection, rule.terms, rule.pending) for rule in self._standing()]
+        said = [(rule.selection, rule.terms, rule.pending) for rule in self._in_force()]
         return said == ([] if wanted is None else [(*wanted, None)])
 
     def follow(self, wanted: Wanted | None) -> None:
         """Let the rules say what a policy asks, for every record at once."""
-        standing = self._standing()
+        rules, known, now = self.tenant.rules, self._in_force(), self.tenant.now()
         if wanted is None:
-            if not standing:  # another has just done it
+            if not known:  # another has just done it
                 return
-            wanted = Wanted(standing[0].selection or _NOTHING, Terms())
-        (rule,) = self.rules.propose([self._rule(wanted)], now=self.now())
-        if rule.terms == Terms() and wanted.terms != Terms():  # those it is for do not all know of it yet
-            for _ in self.rules.assign(rule):
-                pass
-        now = self.now()
-        before = next((known.terms for known in standing if known.terms != Terms()), Terms())
+            wanted = Wanted(known[0].selection or _NOTHING, Terms())
+        selection, terms = wanted
+        new = Rule(self.tenant.new_id(now), self.tenant.name, EVERY, Terms(), pending=terms, selection=selection)
+        (rule,) = rules.propose([new], now=now)
+        if rule.terms == Terms() and terms != Terms():  # those it is for do not all know of it yet
+            deque(rules.assign(rule), maxlen=0)
+        before = next((one.terms for one in known if one.terms != Terms()), Terms())
         detail = {
             "kind": EVERY,
             "level": rule.level,
-            "source_types": sorted(wanted.selection.source_types),
-            "kept_sessions": len(wanted.selection.keep_session_ids),
-            "kept_contexts": len(wanted.selection.keep_context_ids),
+            "source_types": sorted(selection.source_types),
+            "kept_sessions": len(selection.keep_session_ids),
+            "kept_contexts": len(selection.keep_context_ids),
             "from": terms_to_dict(before),
-            "to": terms_to_dict(wanted.terms),
+            "to": terms_to_dict(terms),
         }
-        self.rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
-
-    def _rule(self, wanted: Wanted) -> Rule:
-        rule_id = self.new_id(self.now())
-        return Rule(rule_id, self.tenant, EVERY, Terms(), pending=wanted.terms, selection=wanted.selection)
+        now = self.tenant.now()
+        rules.settle([(rule, Event(now, Action.RULE_CHANGED, None, detail))], now=now)
 
     def preview(self, wanted: Wanted | None) -> Preview:
         """What following a policy would come to: whether anything goes earlier, and how much is due at once."""
-        counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
         if wanted is None:
-            return Preview((), shortens=False, newly_due=counts, bytes=0)
-        known = next((rule for rule in self._standing() if rule.terms != Terms()), None)
-        rule = Rule("", self.tenant, EVERY, wanted.terms, version=1, selection=wanted.selection)
-        shortens, size, held = False, 0, 0
-        holds = self.holds.list(self.tenant)
-        for profile in self._profiles(rule):
+            return count_due((), (), shortens=False)
+        selection, terms = wanted
+        known = next((rule for rule in self._in_force() if rule.terms != Terms()), None)
+        rule = Rule("", self.tenant.name, EVERY, terms, version=1, selection=selection)
+        widens = known is None or known.selection is None or not selection.is_within(known.selection)
+        defaults, holds = self.tenant.rules.defaults(self.tenant.name), self.tenant.holds.list(self.tenant.name)
+        shortens, lives = False, list[tuple[Profile, Life]]()
+        for profile in self._profiles(rule, defaults):
             others = [other for other in profile.rules if other.selection is None]
-            new = self._life(profile.kind, [*others, rule])
-            shortens = shortens or self._shortens(profile.kind, others, known, new, wanted)
-            for one in self._newly_due(profile, new, wanted.selection):
-                if find_hold(one.thing, holds) is not None:
-                    held += 1
-                else:
-                    counts[ACTIONS[State.RECYCLED]] += 1
-                    size += one.size
-        return Preview((rule_to_dict(rule),), shortens, counts, size, held)
+            new = resolve(profile.kind, [*others, rule], defaults)
+            before = [[*others, known]] if known is not None else []
+            before += [others] if widens else []
+            shortens = shortens or any(is_shorter(resolve(profile.kind, old, defaults), new) for old in before)
+            lives.append((profile, new))
+        found = (
+            (State.RECYCLED, 1, one.size, find_hold(one.thing, holds) is not None)
+            for profile, new in lives
+            for one in self._newly_due(profile, new, selection)
+        )
+        return count_due([rule], found, shortens=shortens)
 
-    def _profiles(self, rule: Rule) -> Iterable[Profile]:
+    def _profiles(self, rule: Rule, defaults: Mapping[str, Terms]) -> Iterator[Profile]:
         """The tenant's profiles, and one for each kind of which nothing has been kept yet."""
-        found = [profile for profile in self.dues.profiles(self.tenant) if rule.governs(profile.kind)]
-        wide = tuple(known for known in self.rules.rules(self.tenant) if known.is_wide)
+        found = [one for one in self.tenant.dues.profiles(self.tenant.name) if rule.governs(one.kind)]
+        wide = tuple(known for known in self.tenant.rules.rules(self.tenant.name) if known.is_wide)
         there = {profile.kind for profile in found}
-        defaults = self.rules.defaults(self.tenant)
-        missing = [kind for kind in defaults if rule.governs(kind) and kind not in there]
-        return [*found, *(Profile(0, kind, resolve(kind, wide, defaults), wide) for kind in missing)]
-
-    def _life(self, kind: str, rules: Iterable[Rule]) -> Life:
-        return resolve(kind, rules, self.rules.defaults(self.tenant))
-
-    def _shortens(self, kind: str, others: list[Rule], known: Rule | None, new: Life, wanted: Wanted) -> bool:
-        """Whether a record that is, or may come to be, selected goes earlier than by the rules as they are."""
-        if known is not None and is_shorter(self._life(kind, [*others, known]), new):
-            return True
-        widens = known is None or known.selection is None or not wanted.selection.is_within(known.selection)
-        return widens and is_shorter(self._life(kind, others), new)
+        missing = (kind for kind in defaults if rule.governs(kind) and kind not in there)
+        return chain(found, (Profile(0, kind, resolve(kind, wide, defaults), wide) for kind in missing))
 
     def _newly_due(self, profile: Profile, new: Life, selection: Selection) -> Iterator[RecordFacts]:
         """The selected records of a profile that are due to be removed and were not before."""
-        now = self.now()
-        for state in (State.ACTIVE, State.ARCHIVED):
-            old, soon = (
-                {window.target: window for window in windows(life, state, now)} for life in (profile.life, new)
-            )
-            if State.RECYCLED in soon:
-                for part in outside(soon[State.RECYCLED], old.get(State.RECYCLED)):
-                    for one in read_due(self.dues, profile, state, part):
-                        if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
-                            yield one
+        for state, window in newly_due(profile.life, new, self.tenant.now()):
+            if window.target is State.RECYCLED:
+                for one in read_due(self.tenant, DueClass(profile, state, window)):
+                    if selection.selects(one.thing.session_id, labels_of(one.thing.metadata)):
+                        yield one
 
 
 _NOTHING: Final = Selection(frozenset(), frozenset(), frozenset())
@@ -289,22 +261,11 @@ Resources = Sequence[Mapping[str, Any]]
 class Domains:
     """The domains of one tenant."""
 
-    def __init__(
-        self,
-        tenant: str,
-        *,
-        state: ObjectStore,
-        objects: Callable[[], ObjectStore],
-        rules: RuleStore,
-        dues: DueStore,
-        holds: HoldStore,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
-    ) -> None:
-        self._states = DomainStates(state, tenant)
-        self._archives = DomainArchives(objects, tenant, now, new_id)
-        self._rules = DomainRules(rules, dues, holds, tenant=tenant, now=now, new_id=new_id)
-        self._now = now
+    def __init__(self, tenant: Tenant, state: ObjectStore, objects: Callable[[], ObjectStore]) -> None:
+        self._states = DomainStates(state, tenant.name)
+        self._archives = DomainArchives(tenant, objects)
+        self._rules = DomainRules(tenant)
+        self._now = tenant.now
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
@@ -348,11 +309,7 @@ class Domains:
         """``ConfirmationNeededError`` if a policy lets memories go earlier than the one before."""
         if wanted_by(policy) == wanted_by(known) and self._rules.is_followed(wanted_by(policy)):
             return
-        preview = self._rules.preview(wanted_by(policy))
-        if preview.shortens:
-            raise ConfirmationNeededError(
-                f"the policy shortens retention: {preview.describe()}; nothing was changed", needs=("confirm",)
-            )
+        check_confirmed("the policy shortens", self._rules.preview(wanted_by(policy)), confirm=False)
 
     def get(self, domain: str) -> dict[str, Any]:
         """The policy of a domain; the default one, until another is configured."""
@@ -435,18 +392,8 @@ class Domains:
 
     # --- names of before ----------------------------------------------------------------------------------------------
 
-    def policies(self) -> dict[str, Any]:
-        """Both policies: ``version``, ``updated_at``, ``memory``, ``rag``. Deprecated: use ``get(domain)``."""
-        _deprecated("policies()", "get(domain)")
-        return self.list()
-
-    def set(self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None) -> dict[str, Any]:
-        """The same as ``configure(domain, patch)``. Deprecated."""
-        _deprecated("set(domain, patch)", "configure(domain, config)")
-        return self.configure(domain, patch, confirm=confirm, author=author)
-
     def get_retention_policies(self) -> dict[str, Any]:
-        """The same as ``policies()``. Deprecated: use ``get(domain)``."""
+        """Both policies: ``version``, ``updated_at``, ``memory``, ``rag``. Deprecated: use ``get(domain)``."""
         _deprecated("get_retention_policies()", "get(domain)")
         return self.list()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +13,16 @@ from holdfast.core.records import Record, Subject
 from holdfast.core.values import check_content, check_id, is_id, iso, to_json
 from holdfast.lifecycle.registry import TOOL
 from holdfast.ports.conversations import Turn
-from holdfast.ports.stores import Stores
+from holdfast.ports.stores import Tenant
 
 _MOST_TEXT = 2_000
-_PARTS = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 
 
 @dataclass(eq=False, repr=False)
 class Holds:
     """Holds of one tenant. A hold keeps things from being removed; it does not keep them from being changed."""
 
-    stores: Stores
-    tenant: str
-    now: Callable[[], int]
-    new_id: Callable[[int], str]
+    tenant: Tenant
 
     def add(
         self,
@@ -46,30 +41,19 @@ class Holds:
         texts in ``metadata["tags"]``. ``memory_id`` is the id of a memory, a message or, alone, a tool.
         """
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id, "tag": tag}
-        whom = {name: None if value is None else check_id(value, name) for name, value in given.items()}
-        if not any(whom.values()):
+        whom: dict[str, Any] = {name: check_id(value, name) for name, value in given.items() if value is not None}
+        if not whom:
             raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
         self._check_names_something(whom)
-        now = self.now()
-        hold = Hold(
-            self.new_id(now),
-            self.tenant,
-            check_content(reason, "reason", max_bytes=_MOST_TEXT),
-            "",
-            now,
-            user_id=whom["user_id"],
-            agent_id=whom["agent_id"],
-            session_id=whom["session_id"],
-            memory_id=whom["memory_id"],
-            tag=whom["tag"],
-        )
+        now, words = self.tenant.now(), check_content(reason, "reason", max_bytes=_MOST_TEXT)
+        hold = Hold(self.tenant.new_id(now), self.tenant.name, words, "", now, **whom)
         with acting_as(check_author(author)):
-            return self.stores.holds.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
+            return self.tenant.holds.add(hold, Event(now, Action.HOLD_ADDED, hold.id, _public(hold)))
 
-    def _check_names_something(self, whom: dict[str, str | None]) -> None:
+    def _check_names_something(self, whom: dict[str, Any]) -> None:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
-        one, tag = whom["memory_id"], whom["tag"]
-        if one is not None and not is_id(one) and not (_given(whom) == {"memory_id"} and self._is_tool(one)):
+        one, tag = whom.get("memory_id"), whom.get("tag")
+        if one is not None and not is_id(one) and not ([*whom] == ["memory_id"] and self._is_tool(one)):
             raise InvalidInputError(
                 f"memory_id {quote(one)} is not the id of a memory or a message, nor of a tool that is known; "
                 "see ids with holdfast search or holdfast tool list"
@@ -80,37 +64,37 @@ class Holds:
             )
 
     def _is_tool(self, name: str) -> bool:
-        return self.stores.registry.get(self.tenant, TOOL, name) is not None
+        return self.tenant.registry.get(self.tenant.name, TOOL, name) is not None
 
     def covered(self, hold: Hold) -> dict[str, int] | None:
         """How much a hold covers now, where that is cheap to say: the live memories and the sessions of a user, or the
         one memory, message or tool. ``None`` where it would have to be counted.
         """
-        named = _given({part: getattr(hold, part) for part in _PARTS})
-        if named == {"user_id"}:
-            subject = Subject(self.tenant, hold.user_id or "")
-            sessions = self.stores.history.sessions(subject, now=self.now())
-            return {"memories": self.stores.dues.live(subject), "sessions": len(sessions)}
+        if [*hold.scope] == ["user_id"]:
+            subject = Subject(self.tenant.name, hold.user_id or "")
+            sessions = self.tenant.history.sessions(subject, now=self.tenant.now())
+            return {"memories": self.tenant.dues.live(subject), "sessions": len(sessions)}
         if hold.memory_id is None:
             return None
         if not is_id(hold.memory_id):
             return {"tools": int(self._is_tool(hold.memory_id))}
-        record = self.stores.records.find(self.tenant, hold.memory_id)
+        record = self.tenant.records.find(self.tenant.name, hold.memory_id)
         if record is not None or hold.user_id is None:  # whose message it may be is not known
             return None if record is None else {"memories": int(hold.covers(as_held(record)))}
-        turn = self.stores.history.find_message(Subject(self.tenant, hold.user_id), hold.memory_id)
+        turn = self.tenant.history.find_message(Subject(self.tenant.name, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
     def list(self, *, released: bool = False) -> list[Hold]:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""
-        return self.stores.holds.list(self.tenant, released=released)
+        return self.tenant.holds.list(self.tenant.name, released=released)
 
     def release(self, hold_id: str, *, author: str | None = None) -> Hold:
         """Lift a hold: what is past its time goes with the next sweep."""
-        now = self.now()
+        now = self.tenant.now()
         event = Event(now, Action.HOLD_RELEASED, str(hold_id), {})
         with acting_as(check_author(author)):
-            hold = self.stores.holds.release(self.tenant, hold_id, now=now, event=event) if is_id(hold_id) else None
+            known, tenant = is_id(hold_id), self.tenant
+            hold = tenant.holds.release(tenant.name, hold_id, now=now, event=event) if known else None
         if hold is None:
             raise NotFoundError(f"no hold {quote(hold_id)} stands; those that do: holdfast hold list")
         return hold
@@ -122,20 +106,14 @@ def _public(hold: Hold) -> dict[str, Any]:
     Nothing of the words that people wrote, either, since they may speak of a person and the chain stays: the hold has
     them as long as it is kept, and the chain a digest of them, by which they can be told to be what they were.
     """
-    named = ("agent_id", "session_id", "memory_id")
-    parts = {name: getattr(hold, name) for name in named if getattr(hold, name) is not None}
-    on = [*(["user"] if hold.user_id else []), *parts, *(["tag"] if hold.tag is not None else [])]
+    parts = {name: value for name, value in hold.scope.items() if name not in ("user_id", "tag")}
+    on = ["user" if name == "user_id" else name for name in hold.scope]
     return {"on": on, **parts, "words": digest_of(hold)}
 
 
 def digest_of(hold: Hold) -> str:
     """The digest of a hold's reason and tag that is on the audit chain."""
     return hashlib.sha256(to_json(["holdfast-hold 1", hold.id, hold.reason, hold.tag]).encode()).hexdigest()
-
-
-def _given(parts: Mapping[str, str | None]) -> set[str]:
-    """What a hold names."""
-    return {name for name, value in parts.items() if value is not None}
 
 
 def as_held(record: Record) -> Held:
@@ -155,7 +133,7 @@ def hold_to_dict(hold: Hold) -> dict[str, Any]:
     """A hold as callers of a service see it."""
     return {
         "hold_id": hold.id,
-        **{part: getattr(hold, part) for part in _PARTS if getattr(hold, part) is not None},
+        **hold.scope,
         "reason": hold.reason,
         "author": hold.author,
         "created_at": iso(hold.created_at),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.core.records import Cause, State
 from holdfast.core.values import DAY, moment
 from holdfast.installation import missing_extra
-from holdfast.lifecycle.schedule.maintenance import Maintenance
+from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.schedule import Schedule
-from holdfast.ports.rules import StoreFigures
-from holdfast.results import JobResult, LatencyResult
+from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
+from holdfast.ports.stores import Tenant
+from holdfast.results import LatencyResult
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
@@ -33,191 +36,156 @@ class Metric(NamedTuple):
         return f"{self.name}_total" if self.type == "counter" else self.name
 
 
-ARCHIVED: Final = Metric("memory_archived", "counter", ("memory_type",), "Memories that were archived.")
+_KIND, _JOB = ("memory_type",), ("job_name",)
+ARCHIVED: Final = Metric("memory_archived", "counter", _KIND, "Memories that were archived.")
 DELETED: Final = Metric(
     "memory_deleted", "counter", ("memory_type", "reason"), "Memories that were removed, into the recycle bin."
 )
-PURGED: Final = Metric("memory_purged", "counter", ("memory_type",), "Memories that were deleted for good.")
-RESTORED: Final = Metric("memory_restored", "counter", ("memory_type",), "Memories that came back.")
-STORAGE: Final = Metric("memory_storage_bytes", "gauge", ("memory_type",), "Bytes of the content of live memories.")
-AGE: Final = Metric("memory_age_days", "histogram", ("memory_type",), "Age of live memories, in days.")
+PURGED: Final = Metric("memory_purged", "counter", _KIND, "Memories that were deleted for good.")
+RESTORED: Final = Metric("memory_restored", "counter", _KIND, "Memories that came back.")
+STORAGE: Final = Metric("memory_storage_bytes", "gauge", _KIND, "Bytes of the content of live memories.")
+COUNT: Final = Metric("memory_count", "gauge", _KIND, "Live memories.")
+AGE: Final = Metric("memory_age_days", "histogram", _KIND, "Age of live memories, in days.")
+OVERDUE: Final = Metric(
+    "holdfast_overdue_seconds", "gauge", _KIND, "For how long the oldest due memory has been waiting."
+)
+WAITING: Final = Metric(
+    "holdfast_clock_waiting_seconds",
+    "gauge",
+    (),
+    "For how long what cannot be undone has waited for the time to be believed; 0 while it is believed.",
+)
+WAITING_RECORDS: Final = Metric(
+    "holdfast_clock_waiting_records",
+    "gauge",
+    ("memory_type", "action"),
+    "What is to be deleted or cleared for good, and waits for the time to be believed.",
+)
+JOB_FAILED: Final = Metric("holdfast_job_failed", "gauge", _JOB, "1 while the job's last run has failed.")
+JOB_OVERDUE: Final = Metric("holdfast_job_overdue", "gauge", _JOB, "1 while a slot of the job waits for too long.")
+JOB_FINISHED: Final = Metric("holdfast_job_finished_timestamp_seconds", "gauge", _JOB, "When the job's last run ended.")
+JOB_SECONDS: Final = Metric("holdfast_job_seconds", "gauge", _JOB, "How long the job's last run was sweeping.")
+JOB_RECORDS: Final = Metric(
+    "holdfast_job_records", "gauge", ("job_name", "action"), "What the job's last run moved, by what it did."
+)
+JOB_SET_ASIDE: Final = Metric(
+    "holdfast_job_set_aside",
+    "gauge",
+    _JOB,
+    "Users whom the job's last run left alone since they would lose much at once; 20 at most are counted.",
+)
+LATENCY: Final = Metric(
+    "holdfast_operation_p95_ms",
+    "gauge",
+    ("operation", "memory_type"),
+    "95th percentile of the latest operations of this process, in milliseconds.",
+)
+METRICS: Final = (
+    *(ARCHIVED, DELETED, PURGED, RESTORED, STORAGE, COUNT, AGE, OVERDUE, WAITING, WAITING_RECORDS),
+    *(JOB_FAILED, JOB_OVERDUE, JOB_FINISHED, JOB_SECONDS, JOB_RECORDS, JOB_SET_ASIDE, LATENCY),
+)
+#: A metric, the values of its labels, and its value.
+Sample = tuple[Metric, tuple[str, ...], float]
 #: Counting ages reads one index entry for each record, so it is done this often at most.
 _AGES_EVERY_SECONDS: Final = 30.0
 
 
+@dataclass(eq=False, repr=False)
 class Collector:
     """What Prometheus' client calls to collect: ``registry.register(holdfast.collector)``."""
 
-    def __init__(
-        self,
-        dues: StoreFigures,
-        maintenance: Maintenance,
-        schedule: Schedule,
-        latencies: Callable[[], list[LatencyResult]],
-        now: Callable[[], int],
-    ) -> None:
-        self._dues = dues
-        self._upkeep = maintenance
-        self._schedule = schedule
-        self._latest = latencies
-        self._now = now
-        self._families = _prometheus()
-        self._ages: tuple[float, list[Any]] = (float("-inf"), [])
+    tenant: Tenant
+    trust: ClockTrust
+    schedule: Schedule
+    latencies: Callable[[], list[LatencyResult]]
+
+    def __post_init__(self) -> None:
+        self._families = _prometheus().core
+        self._ages: tuple[float, Any] = (float("-inf"), None)
 
     def collect(self) -> Iterable[Any]:
         """Every metric as it is now."""
-        yield from self._moves()
-        yield from self._holdings()
-        yield from self._age()
-        yield from self._lateness()
-        yield from self._waiting()
-        yield from self._jobs()
-        yield from self._latencies()
-
-    def _moves(self) -> Iterable[Any]:
-        counts: dict[Metric, Counter[tuple[str, ...]]] = {
-            metric: Counter() for metric in (ARCHIVED, DELETED, PURGED, RESTORED)
-        }
-        for kind, state, cause, count in self._dues.totals():
-            match State(state):
-                case State.RECYCLED:
-                    counts[DELETED][kind, cause] += count
-                case State.DELETED:
-                    counts[PURGED][(kind,)] += count
-                case State.ARCHIVED if cause == Cause.RULE:
-                    counts[ARCHIVED][(kind,)] += count
-                case State.ACTIVE | State.ARCHIVED:
-                    counts[RESTORED][(kind,)] += count
-        for metric, counted in counts.items():
-            family = self._families.CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-            for values, count in sorted(counted.items()):
-                family.add_metric(list(values), count)
+        found: dict[Metric, defaultdict[tuple[str, ...], float]] = {metric: defaultdict(float) for metric in METRICS}
+        for metric, labels, value in chain(self._moves(), self._state(), self._jobs()):
+            found[metric][labels] += value
+        for metric, values in found.items():
+            if metric is AGE:
+                yield self._age()
+                continue
+            make = self._families.CounterMetricFamily if metric.type == "counter" else self._families.GaugeMetricFamily
+            family = make(metric.name, metric.meaning, labels=metric.labels)
+            for labels, value in sorted(values.items()):
+                family.add_metric(list(labels), value)
             yield family
 
-    def _holdings(self) -> Iterable[Any]:
-        gauge = self._families.GaugeMetricFamily
-        size = gauge(STORAGE.name, STORAGE.meaning, labels=STORAGE.labels)
-        count = gauge("memory_count", "Live memories.", labels=["memory_type"])
-        for kind, held, memories in self._dues.holdings():
-            size.add_metric([kind], held)
-            count.add_metric([kind], memories)
-        yield from (size, count)
+    def _moves(self) -> Iterator[Sample]:
+        for kind, state, cause, count in self.tenant.dues.totals():
+            match State(state):
+                case State.RECYCLED:
+                    yield DELETED, (kind, cause), count
+                case State.DELETED:
+                    yield PURGED, (kind,), count
+                case State.ARCHIVED if cause == Cause.RULE:
+                    yield ARCHIVED, (kind,), count
+                case State.ACTIVE | State.ARCHIVED:
+                    yield RESTORED, (kind,), count
 
-    def _age(self) -> Iterable[Any]:
-        read, kept = self._ages
-        if time.monotonic() - read > _AGES_EVERY_SECONDS:
-            now = self._now()
-            histogram = self._families.HistogramMetricFamily(AGE.name, AGE.meaning, labels=AGE.labels)
-            for kind, (counts, total) in self._dues.ages([now - days * DAY - 1 for days in AGE_BUCKETS]).items():
-                upto, buckets = 0, []
-                for bound, count in zip((*map(str, AGE_BUCKETS), "+Inf"), counts, strict=True):
-                    upto += count
-                    buckets.append((bound, upto))
-                histogram.add_metric([kind], buckets, sum_value=(upto * now - total) / DAY)
-            kept = [histogram]
-            self._ages = (time.monotonic(), kept)
-        yield from kept
+    def _state(self) -> Iterator[Sample]:
+        """What there is, what is late, and what waits for the time to be believed."""
+        dues, now = self.tenant.dues, self.tenant.now()
+        for kind, size, memories in dues.holdings():
+            yield STORAGE, (kind,), size
+            yield COUNT, (kind,), memories
+        for kind, late in find_overdue(dues, now).items():
+            yield OVERDUE, (kind,), late / 1e6
+        belief = self.trust.look(now)
+        yield WAITING, (), 0 if belief.since is None else (belief.now - belief.since) / 1e6
+        waiting = find_all_waiting(self.tenant, now, belief)
+        for line in () if waiting is None else waiting.lines:
+            yield WAITING_RECORDS, (line.memory_type, line.action), line.records
 
-    def _lateness(self) -> Iterable[Any]:
-        late = self._families.GaugeMetricFamily(
-            "holdfast_overdue_seconds", "For how long the oldest due memory has been waiting.", labels=["memory_type"]
-        )
-        for kind, seconds in self._upkeep.lateness(self._dues.tenants()).items():
-            late.add_metric([kind], seconds)
-        yield late
-
-    def _waiting(self) -> Iterable[Any]:
-        gauge = self._families.GaugeMetricFamily
-        seconds = gauge(
-            "holdfast_clock_waiting_seconds",
-            "For how long what cannot be undone has waited for the time to be believed; 0 while it is believed.",
-        )
-        records = gauge(
-            "holdfast_clock_waiting_records",
-            "What is to be deleted or cleared for good, and waits for the time to be believed.",
-            labels=["memory_type", "action"],
-        )
-        found = self._upkeep.waiting(self._dues.tenants())
-        belief = None if found is None else found.belief
-        since = 0 if belief is None or belief.since is None else belief.now - belief.since
-        seconds.add_metric([], since / 1e6)
-        counts: Counter[tuple[str, str]] = Counter()
-        for line in () if found is None else found.lines:
-            counts[line.memory_type, line.action] += line.records
-        for labels, count in sorted(counts.items()):
-            records.add_metric(list(labels), count)
-        yield from (seconds, records)
-
-    def _jobs(self) -> Iterable[Any]:
-        gauge = self._families.GaugeMetricFamily
-        failed = gauge("holdfast_job_failed", "1 while the job's last run has failed.", labels=["job_name"])
-        overdue = gauge("holdfast_job_overdue", "1 while a slot of the job waits for too long.", labels=["job_name"])
-        rows = self._schedule.list()
-        for job in rows:
-            failed.add_metric([job["name"]], int(job["failed"]))
-            overdue.add_metric([job["name"]], int(job["overdue"]))
-        yield from (failed, overdue)
-        yield from self._results(rows)
-
-    def _results(self, jobs: list[JobResult]) -> Iterable[Any]:
-        """What the last run of each job came to."""
-        gauge = self._families.GaugeMetricFamily
-        at = gauge("holdfast_job_finished_timestamp_seconds", "When the job's last run ended.", labels=["job_name"])
-        took = gauge("holdfast_job_seconds", "How long the job's last run was sweeping.", labels=["job_name"])
-        moved = gauge(
-            "holdfast_job_records", "What the job's last run moved, by what it did.", labels=["job_name", "action"]
-        )
-        aside = gauge(
-            "holdfast_job_set_aside",
-            "Users whom the job's last run left alone since they would lose much at once; 20 at most are counted.",
-            labels=["job_name"],
-        )
-        for job in jobs:
-            name, result = job["name"], job["last_result"]
+    def _jobs(self) -> Iterator[Sample]:
+        """How the last run of each job went, and how long operations take."""
+        for job in self.schedule.list():
+            name, result = (job["name"],), job["last_result"]
+            yield JOB_FAILED, name, job["failed"]
+            yield JOB_OVERDUE, name, job["overdue"]
             if job["last_finished"] is not None:
-                at.add_metric([name], moment(job["last_finished"]) / 1e6)
+                yield JOB_FINISHED, name, moment(job["last_finished"]) / 1e6
             if result is not None:
-                took.add_metric([name], result.get("seconds", 0.0))
-                aside.add_metric([name], len(result.get("set_aside", ())))
-                for action, count in sorted(result.get("counts", {}).items()):
-                    moved.add_metric([name, action], count)
-        yield from (at, took, moved, aside)
+                yield JOB_SECONDS, name, result.get("seconds", 0.0)
+                yield JOB_SET_ASIDE, name, len(result.get("set_aside", ()))
+                for action, count in result.get("counts", {}).items():
+                    yield JOB_RECORDS, (*name, action), count
+        for row in self.latencies():
+            yield LATENCY, (row["operation"], row["memory_type"]), row["p95_ms"]
 
-    def _latencies(self) -> Iterable[Any]:
-        took = self._families.GaugeMetricFamily(
-            "holdfast_operation_p95_ms",
-            "95th percentile of the latest operations of this process, in milliseconds.",
-            labels=["operation", "memory_type"],
-        )
-        for row in self._latest():
-            took.add_metric([row["operation"], row["memory_type"]], row["p95_ms"])
-        yield took
+    def _age(self) -> Any:
+        read, histogram = self._ages
+        if time.monotonic() - read > _AGES_EVERY_SECONDS:
+            now = self.tenant.now()
+            histogram = self._families.HistogramMetricFamily(AGE.name, AGE.meaning, labels=AGE.labels)
+            bounds = [now - days * DAY - 1 for days in AGE_BUCKETS]
+            for kind, (counts, total) in self.tenant.dues.ages(bounds).items():
+                upto = list(accumulate(counts))
+                buckets = list(zip((*map(str, AGE_BUCKETS), "+Inf"), upto, strict=True))
+                histogram.add_metric([kind], buckets, sum_value=(upto[-1] * now - total) / DAY)
+            self._ages = (time.monotonic(), histogram)
+        return histogram
 
 
 def exposition(collector: Collector) -> bytes:
     """All metrics as Prometheus reads them."""
-    families = _prometheus()
-    registry = families.CollectorRegistry(auto_describe=False)
+    client = _prometheus()
+    registry = client.CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    text: bytes = families.generate_latest(registry)
+    text: bytes = client.generate_latest(registry)
     return text
 
 
 def _prometheus() -> Any:
     try:
-        import prometheus_client  # noqa: PLC0415 - only those who are scraped need it
-        import prometheus_client.core  # noqa: PLC0415
+        import prometheus_client.core  # noqa: PLC0415 - only those who are scraped need it
     except ImportError:
         raise missing_extra("the text of metrics", "metrics") from None
-    return _Families(prometheus_client)
-
-
-class _Families:
-    """The parts of the client that are used, by their names."""
-
-    def __init__(self, client: Any) -> None:
-        self.CollectorRegistry = client.CollectorRegistry
-        self.generate_latest = client.generate_latest
-        self.CounterMetricFamily = client.core.CounterMetricFamily
-        self.GaugeMetricFamily = client.core.GaugeMetricFamily
-        self.HistogramMetricFamily = client.core.HistogramMetricFamily
+    return prometheus_client

@@ -6,19 +6,41 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from holdfast.core.audit import Action, Event, acting_as, check_author
 from holdfast.core.decisions import Life
-from holdfast.core.errors import ConfirmationNeededError, InvalidRuleError, NotFoundError, quote
+from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError, quote
 from holdfast.core.records import AUDIT, MemoryType, Scope, Terms
 from holdfast.core.rules import EVERY, EpisodicRetentionPolicy, Rule, check_ruled, check_terms, days, terms_to_dict
 from holdfast.core.values import check_id, is_id
-from holdfast.lifecycle.previews import Preview, Previews, rule_to_dict
+from holdfast.lifecycle.previews import Preview, preview_rules, rule_to_dict
 from holdfast.ports.coordination import begin_steps, join_rest
-from holdfast.ports.rules import RuleStore
-from holdfast.results import PolicyResult, RuleResult
+from holdfast.ports.stores import Tenant
+from holdfast.results import PolicyResult, RuleChangeResult, RuleResult
 
+Progress = Callable[[int], None]
+
+
+class RuleScope(TypedDict, total=False):
+    """Whom and what a rule is for; without any of it, the whole tenant."""
+
+    user_id: str | None
+    agent_id: str | None
+    session_id: str | None
+    memory_id: str | None
+
+
+class RuleFields(RuleScope, total=False):
+    """What a rule says, and for whom: days, or ``"never"`` (to keep: ``"forever"``)."""
+
+    archive_after_days: float | str | None
+    delete_after_days: float | str | None
+    keep_days: float | str | None
+
+
+SCOPE: Final = tuple(RuleScope.__annotations__)
+TIMES: Final = tuple(name for name in RuleFields.__annotations__ if name not in SCOPE)
 _KNOBS: Final = tuple(EpisodicRetentionPolicy.__dataclass_fields__)
 
 
@@ -38,42 +60,18 @@ def read_policies(path: Path) -> tuple[list[dict[str, Any]], bool]:
         raise InvalidRuleError(f"{path} has unknown parts {sorted(document)}; it holds [[policy]] tables and exclusive")
     if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
         raise InvalidRuleError(f"{path} has no [[policy]] table; write one for each rule")
-    read = [_policy(policy, f"{path}, policy {place}") for place, policy in enumerate(policies, 1)]
-    seen: dict[tuple[Any, ...], int] = {}
-    for place, policy in enumerate(read, 1):
-        first = seen.setdefault(_scope_key(policy), place)
-        if first != place:
-            raise InvalidRuleError(f"{path}: policies {first} and {place} are for the same kind and scope; keep one")
-    return read, exclusive
+    return [_with_terms(policy, f"{path}, policy {place}") for place, policy in enumerate(policies, 1)], exclusive
 
 
-def _policy(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _with_terms(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A policy in which times stand for the settings of an episodic one."""
     policy = dict(given)
     knobs = {name: policy.pop(name) for name in _KNOBS if name in policy}
-    if knobs:
-        if policy.get("memory_type", "episodic") != "episodic" or any(name in policy for name in TIMES):
-            raise InvalidRuleError(f"{where}: {', '.join(knobs)} are for episodic memory, without other times")
-        policy = {"memory_type": "episodic", **policy, **terms_to_dict(EpisodicRetentionPolicy(**knobs).terms())}
-    if unknown := sorted(set(policy) - set(_FIELDS)):
-        raise InvalidRuleError(f"{where} has unknown fields {unknown}; known are: {', '.join((*_FIELDS, *_KNOBS))}")
-    if "memory_type" not in policy:
-        raise InvalidRuleError(f"{where} has no memory_type: {quote(dict(given))}")
-    for name in ("memory_type", *SCOPE):
-        if name in policy and not isinstance(policy[name], str):
-            raise InvalidRuleError(
-                f"{where}: {name} must be a text, not {quote(policy[name])}; write a policy for each"
-            )
-    return policy
-
-
-def _scope_key(rule: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (rule["memory_type"], *(rule.get(part) for part in SCOPE))
-
-
-Progress = Callable[[int], None]
-SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
-TIMES: Final = ("archive_after_days", "delete_after_days", "keep_days")
-_FIELDS: Final = ("memory_type", *SCOPE, *TIMES)
+    if not knobs:
+        return policy
+    if policy.get("memory_type", "episodic") != "episodic" or any(name in policy for name in TIMES):
+        raise InvalidRuleError(f"{where}: {', '.join(knobs)} are for episodic memory, without other times")
+    return {"memory_type": "episodic", **policy, **terms_to_dict(EpisodicRetentionPolicy(**knobs).terms())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +92,15 @@ class ChangeSet:
 
     def to_dict(self) -> dict[str, Any]:
         """The change set as callers of a service see it."""
-        return {
-            "changes": [{"action": change.action, **change.rule} for change in self.changes],
-            "shortens": self.preview.shortens,
-            "newly_due": self.preview.newly_due,
-            "bytes": self.preview.bytes,
-            "held": self.preview.held,
-        }
+        changes = [{"action": change.action, **change.rule} for change in self.changes]
+        return {"changes": changes, "shortens": self.preview.shortens, **self.preview.effect}
 
 
 @dataclass(eq=False, repr=False)
 class Policies:
     """The rules of one tenant."""
 
-    rules: RuleStore
-    previews: Previews
-    tenant: str
-    now: Callable[[], int]
-    new_id: Callable[[int], str]
+    tenant: Tenant
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -119,89 +108,47 @@ class Policies:
         """Every rule in force, the defaults first, then from the widest to the most specific."""
         defaults = [
             {"rule_id": None, "memory_type": kind, "level": "default", **terms_to_dict(terms), "version": 0}
-            for kind, terms in self.rules.defaults(self.tenant).items()
+            for kind, terms in self.tenant.rules.defaults(self.tenant.name).items()
         ]
-        rules = [rule for rule in self.rules.rules(self.tenant) if rule.terms != Terms()]
+        rules = [rule for rule in self.tenant.rules.rules(self.tenant.name) if rule.terms != Terms()]
         found = defaults + [rule_to_dict(rule) for rule in sorted(rules, key=lambda rule: rule.specificity)]
         return cast("list[RuleResult]", found)
 
-    def get(
-        self,
-        memory_type: MemoryType | str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        memory_id: str | None = None,
-    ) -> PolicyResult:
+    def get(self, memory_type: MemoryType | str, **scope: Unpack[RuleScope]) -> PolicyResult:
         """How long a kind lives for a user, an agent and a session, and which rules say so."""
         kind = check_ruled(memory_type)
         if kind == EVERY:
             raise InvalidRuleError("say which kind: a rule for every kind comes to something else for each of them")
-        if memory_id is not None and user_id is None:
-            raise InvalidRuleError("the rules of one memory are its user's too", needs=("user_id", "memory_id"))
-        given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        whom = {part: check_id(value, part) for part, value in given.items() if value is not None}
-        asked = Scope(self.tenant, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
-        life = life_to_dict(self.rules.life(kind, asked, whom.get("memory_id")))
+        whom = _check_scope(scope)
+        asked = Scope(self.tenant.name, whom.get("user_id", ""), whom.get("agent_id", ""), whom.get("session_id"))
+        life = life_to_dict(self.tenant.rules.life(kind, asked, whom.get("memory_id")))
         return cast("PolicyResult", {"memory_type": kind, **life})
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def preview(
-        self,
-        memory_type: MemoryType | str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        memory_id: str | None = None,
-        archive_after_days: float | str | None = None,
-        delete_after_days: float | str | None = None,
-        keep_days: float | str | None = None,
-    ) -> Preview:
+    def preview(self, memory_type: MemoryType | str, **rule: Unpack[RuleFields]) -> Preview:
         """What ``set`` with the same arguments would come to. Changes nothing."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        times = (archive_after_days, delete_after_days, keep_days)
-        return self.previews.of([self._wanted(memory_type, scope, times)])
+        return preview_rules(self.tenant, [self._wanted(memory_type, rule)])
 
-    def preview_removal(
-        self,
-        memory_type: MemoryType | str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        memory_id: str | None = None,
-    ) -> Preview:
+    def preview_removal(self, memory_type: MemoryType | str, **scope: Unpack[RuleScope]) -> Preview:
         """What ``remove`` with the same arguments would come to. Changes nothing."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        return self.previews.of([self._rule(check_ruled(memory_type), scope, Terms())])
+        return preview_rules(self.tenant, [self._rule(check_ruled(memory_type), scope, Terms())])
 
     def set(
         self,
         memory_type: MemoryType | str,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        memory_id: str | None = None,
-        archive_after_days: float | str | None = None,
-        delete_after_days: float | str | None = None,
-        keep_days: float | str | None = None,
         confirm: bool = False,
         author: str | None = None,
         progress: Progress = lambda _count: None,
-    ) -> dict[str, Any]:
+        **rule: Unpack[RuleFields],
+    ) -> RuleChangeResult:
         """Set a rule, in place of the one for the same kind and scope; without a scope, for the whole tenant.
 
         Times are days, or ``"never"``. One that makes anything go earlier than now raises ``ConfirmationNeededError``,
         which says how much that is, unless it is confirmed. It takes effect for all records at once.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
-        times = (archive_after_days, delete_after_days, keep_days)
-        wanted = self._wanted(memory_type, scope, times)
-        return self._put(wanted, confirm=confirm, author=author, progress=progress)
+        return self._put(self._wanted(memory_type, rule), confirm=confirm, author=author, progress=progress)
 
     def preview_all(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool = False) -> ChangeSet:
         """What ``set_all`` with the same arguments would change, and come to. Changes nothing."""
@@ -221,13 +168,9 @@ class Policies:
         is taken away in that instant, too.
         """
         found, changed = self._compare(rules, exclusive=exclusive)
-        if found.preview.shortens and not confirm:
-            raise ConfirmationNeededError(
-                f"the rules shorten retention: {found.preview.describe()}; nothing was changed; preview them first",
-                needs=("confirm",),
-            )
+        check_confirmed("the rules shorten", found.preview, confirm=confirm)
         with acting_as(check_author(author)):
-            self._take_effect(self.rules.propose(changed, now=self.now()), progress)
+            self._take_effect(self.tenant.rules.propose(changed, now=self.tenant.now()), progress)
         return found
 
     def set_episodic(
@@ -238,7 +181,7 @@ class Policies:
         confirm: bool = False,
         author: str | None = None,
         progress: Progress = lambda _count: None,
-    ) -> dict[str, Any]:
+    ) -> RuleChangeResult:
         """Set how long an agent keeps its episodes."""
         if not isinstance(policy, EpisodicRetentionPolicy):
             raise InvalidRuleError(f"policy must be an EpisodicRetentionPolicy, not {quote(policy)}")
@@ -249,17 +192,13 @@ class Policies:
         self,
         memory_type: MemoryType | str,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        memory_id: str | None = None,
         confirm: bool = False,
         author: str | None = None,
-    ) -> dict[str, Any]:
+        **scope: Unpack[RuleScope],
+    ) -> RuleChangeResult:
         """Take a rule away: what it said is again said by wider rules, or by the defaults."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id}
         rule = self._rule(check_ruled(memory_type), scope, Terms())
-        if _whose(rule) not in self._standing():
+        if _whose(rule) not in self._in_force():
             raise NotFoundError(f"there is no rule of its own for {_describe_scope(rule)}")
         return self._put(rule, confirm=confirm, author=author, progress=lambda _count: None)
 
@@ -268,96 +207,97 @@ class Policies:
 
         A domain's rule follows its policy, which may be another by now.
         """
-        pending = [rule for rule in self._standing().values() if rule.pending is not None]
+        pending = [rule for rule in self._in_force().values() if rule.pending is not None]
         self._take_effect(pending, lambda _count: None)
         return len(pending)
 
-    def _put(self, rule: Rule, *, confirm: bool, author: str | None, progress: Progress) -> dict[str, Any]:
-        preview = self.previews.of([rule])
-        if preview.shortens and not confirm:
-            raise ConfirmationNeededError(
-                f"the rule shortens retention: {preview.describe()}; nothing was changed; look at a preview first",
-                needs=("confirm",),
-            )
+    def _put(self, rule: Rule, *, confirm: bool, author: str | None, progress: Progress) -> RuleChangeResult:
+        preview = preview_rules(self.tenant, [rule])
+        check_confirmed("the rule shortens", preview, confirm=confirm)
         begin_steps()
         with acting_as(check_author(author)):
-            (settled,) = self._take_effect(self.rules.propose([rule], now=self.now()), progress)
-        return {**rule_to_dict(settled), "newly_due": preview.newly_due, "bytes": preview.bytes, "held": preview.held}
+            (settled,) = self._take_effect(self.tenant.rules.propose([rule], now=self.tenant.now()), progress)
+        return cast("RuleChangeResult", {**rule_to_dict(settled), **preview.effect})
 
     def _take_effect(self, rules: Sequence[Rule], progress: Progress) -> Sequence[Rule]:
         """Let every record know the rules that were proposed for it, then settle them in one instant."""
         for rule in rules:
-            for count in self.rules.assign(rule):
+            for count in self.tenant.rules.assign(rule):
                 progress(count)
         join_rest()  # cut short before this, it takes effect when it is asked for again
-        now = self.now()
-        events = [Event(now, Action.RULE_CHANGED, None, _detail(rule)) for rule in rules]
-        return self.rules.settle(list(zip(rules, events, strict=True)), now=now)
+        now = self.tenant.now()
+        return self.tenant.rules.settle([(rule, _event(rule, now)) for rule in rules], now=now)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _wanted(
-        self, memory_type: MemoryType | str, scope: Mapping[str, Any], times: Sequence[float | str | None]
-    ) -> Rule:
+    def _wanted(self, memory_type: MemoryType | str, fields: Mapping[str, Any]) -> Rule:
         kind = check_ruled(memory_type)
-        given = [None if value is None else days(value, name) for name, value in zip(TIMES, times, strict=True)]
-        return self._rule(kind, scope, check_terms(kind, Terms(*given)))
+        times = {name: days(fields[name], name) for name in TIMES if fields.get(name) is not None}
+        scope = {name: value for name, value in fields.items() if name not in TIMES}
+        return self._rule(kind, scope, check_terms(kind, Terms(*(times.get(name) for name in TIMES))))
 
     def _rule(self, kind: str, scope: Mapping[str, Any], terms: Terms) -> Rule:
-        whom = {part: check_id(scope[part], part) for part in SCOPE if scope.get(part) is not None}
+        whom = _check_scope(scope)
         if "memory_id" in whom and not is_id(whom["memory_id"]):
             raise InvalidRuleError(f"memory_id {whom['memory_id']!r} is not the id of a memory")
-        if "memory_id" in whom and "user_id" not in whom:
-            raise InvalidRuleError("a rule for one memory names its user too", needs=("user_id", "memory_id"))
         if kind == AUDIT and whom:
             raise InvalidRuleError("the audit chain is the whole tenant's; leave user, agent and session out")
-        now = self.now()
-        return Rule(
-            self.new_id(now),
-            self.tenant,
-            kind,
-            Terms(),
-            user_id=whom.get("user_id"),
-            agent_id=whom.get("agent_id"),
-            session_id=whom.get("session_id"),
-            memory_id=whom.get("memory_id"),
-            pending=terms,
-        )
+        rule_id = self.tenant.new_id(self.tenant.now())
+        return Rule(rule_id, self.tenant.name, kind, Terms(), **whom, pending=terms)
 
-    def _standing(self) -> dict[tuple[Any, ...], Rule]:
+    def _in_force(self) -> dict[tuple[Any, ...], Rule]:
         """The rules that say something, or are about to, by whom they are for."""
-        rules = self.rules.rules(self.tenant)
+        rules = self.tenant.rules.rules(self.tenant.name)
         return {_whose(rule): rule for rule in rules if rule.selection is None and not rule.is_spent}
 
     def _compare(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool) -> tuple[ChangeSet, Sequence[Rule]]:
         """What setting rules would change, and the rules to be proposed for that. Every one is checked; the first that
         is wrong is an error.
         """
-        standing = self._standing()
+        others = self._in_force()
         changes: list[Change] = []
         changed: list[Rule] = []
-        seen: set[tuple[Any, ...]] = set()
-        for given in rules:
-            rule = self._given(given)
-            if _whose(rule) in seen:
-                raise InvalidRuleError(f"two of the rules are for {_describe_scope(rule)}; keep one")
-            seen.add(_whose(rule))
-            known = standing.pop(_whose(rule), None)
+        seen: dict[tuple[Any, ...], int] = {}
+        for place, given in enumerate(rules, 1):
+            rule = self._given(given, place)
+            if (first := seen.setdefault(_whose(rule), place)) != place:
+                raise InvalidRuleError(f"rules {first} and {place} are both for {_describe_scope(rule)}; keep one")
+            known = others.pop(_whose(rule), None)
             if known is not None and (known.terms, known.pending) == (rule.pending, None):
                 changes.append(Change("keep", dict(given)))
             else:
                 changes.append(Change("set", dict(given)))
                 changed.append(rule)
-        for rule in standing.values() if exclusive else ():
+        for rule in others.values() if exclusive else ():
             changes.append(Change("remove", {"memory_type": rule.kind, **rule.scope}))
             changed.append(replace(rule, pending=Terms()))
-        return ChangeSet(tuple(changes), self.previews.of(changed)), changed
+        return ChangeSet(tuple(changes), preview_rules(self.tenant, changed)), changed
 
-    def _given(self, given: Mapping[str, Any]) -> Rule:
-        fields = ("memory_type", *SCOPE, *TIMES)
-        if not isinstance(given, Mapping) or not set(given) <= set(fields):
-            raise InvalidRuleError(f"{quote(given)} is no rule; known fields are: {', '.join(fields)}")
-        return self._wanted(given.get("memory_type", ""), given, [given.get(name) for name in TIMES])
+    def _given(self, given: Mapping[str, Any], place: int) -> Rule:
+        if not isinstance(given, Mapping):
+            raise InvalidRuleError(f"rule {place} must be an object with fields of a rule, not {quote(given)}")
+        try:
+            return self._wanted(given.get("memory_type", ""), {n: given[n] for n in given if n != "memory_type"})
+        except InvalidInputError as problem:
+            raise InvalidRuleError(f"rule {place}: {problem}", needs=problem.needs) from problem
+
+
+def _check_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a scope that are given."""
+    if unknown := sorted(set(scope) - set(SCOPE)):
+        raise InvalidRuleError(f"a rule has no {', '.join(unknown)}; known are: {', '.join((*SCOPE, *TIMES))}")
+    whom = {part: check_id(scope[part], part) for part in SCOPE if scope.get(part) is not None}
+    if "memory_id" in whom and "user_id" not in whom:
+        raise InvalidRuleError("a rule for one memory names its user too", needs=("user_id", "memory_id"))
+    return whom
+
+
+def check_confirmed(what: str, preview: Preview, *, confirm: bool) -> None:
+    """``ConfirmationNeededError`` if a change shortens retention, and nobody has confirmed it."""
+    if preview.shortens and not confirm:
+        raise ConfirmationNeededError(
+            f"{what} retention: {preview.describe()}; nothing was changed; look at a preview first", needs=("confirm",)
+        )
 
 
 def _whose(rule: Rule) -> tuple[Any, ...]:
@@ -368,15 +308,16 @@ def _describe_scope(rule: Rule) -> str:
     return f"{rule.kind} of {rule.scope or 'the tenant'}"
 
 
-def _detail(rule: Rule) -> dict[str, Any]:
+def _event(rule: Rule, now: int) -> Event:
     """What the audit chain says of a change: not whose memory it is about, which is the chain's own secret."""
-    return {
+    detail = {
         "kind": rule.kind,
         "level": rule.level,
         **{part: value for part, value in rule.scope.items() if part != "user_id"},
         "from": terms_to_dict(rule.terms),
         "to": terms_to_dict(rule.pending or Terms()),
     }
+    return Event(now, Action.RULE_CHANGED, None, detail)
 
 
 def life_to_dict(life: Life) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
+from itertools import chain
 from typing import Any, Final
 
 from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window, find_hold, windows
 from holdfast.core.records import HISTORY, State, Terms
 from holdfast.core.rules import Rule, resolve, terms_to_dict
 from holdfast.core.values import iso
+from holdfast.lifecycle.sweeping.due import DueClass
 from holdfast.lifecycle.sweeping.plan import ACTIONS
-from holdfast.ports.rules import DueStore, Named, Profile, Share
-from holdfast.ports.stores import Stores
+from holdfast.ports.rules import Named, Profile, Share
+from holdfast.ports.stores import Tenant, read_pages
 
 #: A user, an agent, a session and a memory; a part that is empty is any.
 Place = tuple[str, str, str, str]
@@ -42,6 +44,11 @@ class Preview:
         """The rule as it would be, where it is one."""
         return self.rules[0]
 
+    @property
+    def effect(self) -> dict[str, Any]:
+        """What it makes due at once, as callers see it."""
+        return {"newly_due": self.newly_due, "bytes": self.bytes, "held": self.held}
+
     def describe(self) -> str:
         """In words."""
         due = ", ".join(f"{count:,} to {action}" for action, count in self.newly_due.items() if count)
@@ -49,66 +56,67 @@ class Preview:
         return f"{said}; a hold keeps {self.held:,}" if self.held else said
 
 
-@dataclass(eq=False, repr=False)
-class Previews:
-    """Looks at changes of the rules of one tenant."""
+def preview_rules(tenant: Tenant, wanted: Sequence[Rule]) -> Preview:
+    """What it would come to if rules of a tenant said what they have pending, all of them at once: in every place that
+    rules tell apart, the life that things have there is compared with the one that they would have.
+    """
+    now, holds = tenant.now(), tenant.holds.list(tenant.name)
+    book = [rule for rule in tenant.rules.rules(tenant.name) if rule.selection is None]
+    changed = [_changed(rule, book) for rule in wanted]
+    defaults = tenant.rules.defaults(tenant.name)
+    outlook = _Outlook(book, changed, defaults)
+    shortens = False
+    due: dict[DueClass, set[Place]] = defaultdict(set)
+    for profile in _profiles(tenant, changed, defaults):
+        for place, old, new in outlook.lives(profile):
+            shortens = shortens or is_shorter(old, new)
+            for state, window in newly_due(old, new, now):
+                due[DueClass(profile, state, window)].add(place)
+    found = (
+        (one.window.target, share.records, share.bytes, kept)
+        for one, places in due.items()
+        for share, kept in _shares(tenant, one, changed, holds)
+        if outlook.place_of(one.profile, share.thing) in places
+    )
+    return count_due(changed, found, shortens=shortens)
 
-    stores: Stores
-    tenant: str
-    now: Callable[[], int]
 
-    def of(self, wanted: Sequence[Rule]) -> Preview:
-        """What it would come to if rules said what they have pending, all of them at once: in every place that rules
-        tell apart, the life that things have there is compared with the one that they would have.
-        """
-        now = self.now()
-        book = [rule for rule in self.stores.rules.rules(self.tenant) if rule.selection is None]
-        changed = [_changed(rule, book) for rule in wanted]
-        defaults = self.stores.rules.defaults(self.tenant)
-        outlook = _Outlook(book, changed, defaults)
-        holds = self.stores.holds.list(self.tenant)
-        shortens, size, held = False, 0, 0
-        counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
-        for profile in self._profiles(changed, defaults):
-            due: dict[tuple[State, Window], set[Place]] = defaultdict(set)
-            for place, old, new in outlook.lives(profile):
-                shortens = shortens or is_shorter(old, new)
-                for state in (State.ACTIVE, State.ARCHIVED):
-                    for window in _newly_due(old, new, state, now):
-                        due[state, window].add(place)
-            for (state, window), places in due.items():
-                for share, kept in self._shares(profile, state, window, changed, holds):
-                    if outlook.place_of(profile, share.thing) not in places:
-                        continue
-                    if kept:
-                        held += share.records
-                    else:
-                        counts[ACTIONS[window.target]] += share.records
-                        size += share.bytes
-        return Preview(tuple(map(rule_to_dict, changed)), shortens, counts, size, held)
+def count_due(rules: Iterable[Rule], found: Iterable[tuple[State, int, int, bool]], *, shortens: bool) -> Preview:
+    """The preview of rules that make things due at once: where to, how many, their bytes, and whether a hold keeps
+    them.
+    """
+    counts = dict.fromkeys(sorted(set(ACTIONS.values())), 0)
+    size = held = 0
+    for target, records, taken, kept in found:
+        held += records if kept else 0
+        size += 0 if kept else taken
+        counts[ACTIONS[target]] += 0 if kept else records
+    return Preview(tuple(map(rule_to_dict, rules)), shortens, counts, size, held)
 
-    def _profiles(self, changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> Iterator[Profile]:
-        """The profiles of every kind that rules are for, and one for those of whom nothing of it has been kept yet."""
-        kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
-        yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
-        if kinds:
-            yield from (profile for profile in self.stores.dues.profiles(self.tenant) if profile.kind in kinds)
 
-    def _shares(
-        self, profile: Profile, state: State, window: Window, changed: Sequence[Rule], holds: Sequence[Hold]
-    ) -> Iterator[tuple[Share, bool]]:
-        """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
-        whole = profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
-        if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
-            for one in read_due(self.stores.dues, profile, state, window):
-                kept = find_hold(one.thing, holds) is not None
-                kept = kept or (whole and self.stores.history.hold_on(one.subject, one.id) is not None)
-                yield Share(one.thing, 1, one.size), kept
-            return
-        named = Named(*(frozenset(_names((*changed, *holds), part)) for part in _PARTS))
-        if profile.number:
-            for share in self.stores.dues.shares(self.tenant, profile, state, window, named):
-                yield share, find_hold(share.thing, holds) is not None
+def _profiles(tenant: Tenant, changed: Sequence[Rule], defaults: Mapping[str, Terms]) -> Iterator[Profile]:
+    """The profiles of every kind that rules are for, and one for those of whom nothing of it has been kept yet."""
+    kinds = [kind for kind in defaults if any(rule.governs(kind) for rule in changed)]
+    yield from (Profile(0, kind, resolve(kind, (), defaults), ()) for kind in kinds)
+    if kinds:
+        yield from (profile for profile in tenant.dues.profiles(tenant.name) if profile.kind in kinds)
+
+
+def _shares(
+    tenant: Tenant, due: DueClass, changed: Sequence[Rule], holds: Sequence[Hold]
+) -> Iterator[tuple[Share, bool]]:
+    """What of a profile is in a window, parted by what rules and holds name, and whether a hold keeps it."""
+    whole = due.profile.kind == HISTORY and any(hold.memory_id is not None or hold.tag is not None for hold in holds)
+    if whole or any(hold.tag is not None for hold in holds):  # only a look at each of them can tell
+        for one in read_due(tenant, due):
+            kept = find_hold(one.thing, holds) is not None
+            kept = kept or (whole and tenant.history.hold_on(one.subject, one.id) is not None)
+            yield Share(one.thing, 1, one.size), kept
+    elif due.profile.number:
+        scopes = [*(rule.scope for rule in changed), *(hold.scope for hold in holds)]
+        named = Named(*(frozenset(scope[part] for scope in scopes if part in scope) for part in _PARTS))
+        for share in tenant.dues.shares(tenant.name, *due, named):
+            yield share, find_hold(share.thing, holds) is not None
 
 
 class _Outlook:
@@ -165,29 +173,20 @@ def _changed(wanted: Rule, book: Iterable[Rule]) -> Rule:
     return replace(known, terms=wanted.pending or Terms(), pending=None, version=known.version + 1)
 
 
-def _names(several: Iterable[Rule | Hold], part: str) -> Iterator[str]:
-    return (name for one in several if (name := getattr(one, part)) is not None)
+def newly_due(old: Life, new: Life, now: int) -> Iterator[tuple[State, Window]]:
+    """When what is due a move by a life, and is not due that by another, was made, and in which state it is."""
+    for state in (State.ACTIVE, State.ARCHIVED):
+        before = {window.target: window for window in windows(old, state, now)}
+        for window in windows(new, state, now):
+            yield from ((state, part) for part in _outside(window, before.get(window.target)))
 
 
-def _newly_due(old: Life, new: Life, state: State, now: int) -> Iterator[Window]:
-    """When what is due a move by a life, and is not due that by another, was made."""
-    before = {window.target: window for window in windows(old, state, now)}
-    for window in windows(new, state, now):
-        yield from outside(window, before.get(window.target))
+def read_due(tenant: Tenant, due: DueClass) -> Iterator[RecordFacts]:
+    """Everything of a class, with its metadata."""
+    return chain.from_iterable(read_pages(partial(tenant.dues.due, *due, tags=True), _PAGE))
 
 
-def read_due(dues: DueStore, profile: Profile, state: State, window: Window) -> Iterator[RecordFacts]:
-    """Everything in a window, with its metadata."""
-    after: dict[str, tuple[int, int]] = {}
-    while True:
-        page = dues.due(profile, state, window, **after, limit=_PAGE, tags=True)
-        yield from page.records
-        if len(page.records) < _PAGE:
-            return
-        after = {"after": page.last}
-
-
-def outside(new: Window, old: Window | None) -> Iterator[Window]:
+def _outside(new: Window, old: Window | None) -> Iterator[Window]:
     """The parts of a window that are not in another of the same target."""
     if old is None:
         yield new

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import TYPES, MemoryType, Subject, Usage, kind_of
 from holdfast.core.values import check_id
-from holdfast.ports.records import QuotaStore
+from holdfast.ports.stores import Tenant
 
 
+@dataclass(eq=False, repr=False)
 class Quotas:
     """``holdfast.quotas``: how much of a kind a user may hold."""
 
-    def __init__(self, records: QuotaStore, tenant: str) -> None:
-        self._records = records
-        self._tenant = tenant
+    tenant: Tenant
 
     def set(
         self,
@@ -39,7 +39,7 @@ class Quotas:
         if not limits:
             raise InvalidInputError("give max_memories, max_bytes, or both")
         user = None if user_id is None else check_id(user_id, "user_id")
-        self._records.set_quota(self._tenant, user, row, limits)
+        self.tenant.records.set_quota(self.tenant.name, user, row, limits)
 
     def get(self, kind: MemoryType | str, user_id: str) -> Usage:
         """What a user holds of a kind, and how much they may."""
@@ -48,7 +48,7 @@ class Quotas:
             raise InvalidInputError(
                 f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
             )
-        return self._records.usage(Subject.checked(self._tenant, user_id), row)
+        return self.tenant.records.usage(Subject.checked(self.tenant.name, user_id), row)
 
 
 def _limit(name: str, value: float) -> int | None:

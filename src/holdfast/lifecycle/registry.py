@@ -5,27 +5,27 @@ from __future__ import annotations
 import logging
 import secrets
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from holdfast.core.decisions import BIN_REASON, removal_reason
 from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
 from holdfast.core.records import HISTORY, MemoryType, State, Subject
 from holdfast.core.values import check_content, check_id, check_metadata, iso
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Line
-from holdfast.ports.conversations import WindowEnd
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, take_census
 from holdfast.ports.coordination import Lease, begin_steps, join_rest
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import Census
+from holdfast.ports.stores import Tenant
 from holdfast.results import RegistryMoveResult, RegistryResult
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"
 _MOST_DESCRIPTION: Final = 64 * 1024
+_log = logging.getLogger("holdfast.registry")
 #: What is an agent's own, in the order in which it follows.
-_log = logging.getLogger(__name__)
 _OWN: Final = ("sessions", "records")
 _COUNTED: Final = (MemoryType.PERSONA.value, MemoryType.EPISODIC.value, "sessions", "messages")
 #: The same in the words of reports, which count conversations by themselves.
@@ -37,6 +37,7 @@ def _ignore(_line: Line) -> None:
     """Nobody asks what went."""
 
 
+@dataclass(eq=False, repr=False)
 class Registry:
     """The agents and tools of a tenant.
 
@@ -45,37 +46,44 @@ class Registry:
     batch by batch. A crash between any two steps is made good by ``finish_unfinished``.
     """
 
-    def __init__(
-        self, store: RegistryStore, short_term: WindowEnd, *, tenant: str, now: Callable[[], int], batch: int = 500
-    ) -> None:
-        self._store = store
-        self._short_term = short_term
-        self._tenant = tenant
-        self._now = now
-        self._batch = batch  # moves in one transaction
-        self.agents = Roster(self, store, tenant=tenant, sort=AGENT, now=now)
-        self.tools = Roster(self, store, tenant=tenant, sort=TOOL, now=now)
+    tenant: Tenant
+    batch: int = 500
+    """Moves in one transaction."""
+
+    @property
+    def agents(self) -> Roster:
+        """``holdfast.agents``."""
+        return Roster(self, AGENT)
+
+    @property
+    def tools(self) -> Roster:
+        """``holdfast.tools``."""
+        return Roster(self, TOOL)
+
+    @property
+    def _store(self) -> RegistryStore:
+        return self.tenant.registry
 
     def remove(self, sort: str, entry_id: str) -> dict[str, Any]:
         """Remove an agent or a tool, or go on where that was cut short; what went to the recycle bin."""
-        now = self._now()
+        now, tenant = self.tenant.now(), self.tenant.name
         request = begin_steps()
         bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
-        entry = self._store.get(self._tenant, sort, entry_id)
+        entry = self._store.get(tenant, sort, entry_id)
         if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):
             reason = f"{sort} {entry_id} was removed by the user"
-            entry = self._store.remove(self._tenant, sort, entry_id, now=now, reason=reason, bundle=bundle)
+            entry = self._store.remove(tenant, sort, entry_id, now=now, reason=reason, bundle=bundle)
         moved, left = self._follow(entry, now)
         went = {**_counts(sort, moved), "purge_at": iso(entry.purge_at or now)}
         return {f"{sort}_id": entry_id, **went, **({"held": left["held"]} if left["held"] else {})}
 
     def restore(self, sort: str, entry_id: str) -> dict[str, Any]:
         """Bring back an agent or a tool with all that went with it; what came, and how much could not, and why."""
-        now = self._now()
+        now, tenant = self.tenant.now(), self.tenant.name
         begin_steps()
-        entry = self._store.get(self._tenant, sort, entry_id)
+        entry = self._store.get(tenant, sort, entry_id)
         if entry is None or entry.unfinished != "restore":
-            entry = self._store.restore(self._tenant, sort, entry_id, now=now)
+            entry = self._store.restore(tenant, sort, entry_id, now=now)
         moved, left = self._follow(entry, now)
         kept = {"restore_error": {reason: count for reason, count in left.items() if count}} if left.total() else {}
         return {f"{sort}_id": entry_id, **_counts(sort, moved), **kept}
@@ -84,15 +92,15 @@ class Registry:
         """Finish what a crash cut short, in the direction in which it was going (``remove`` or ``restore`` alone, if
         one is named); how many there were.
         """
-        found = [entry for entry in self._store.unfinished(self._tenant) if only in (None, entry.unfinished)]
-        return sum(self._try_to_follow(entry, self._now(), lease, note) for entry in found)
+        found = [entry for entry in self._store.unfinished(self.tenant.name) if only in (None, entry.unfinished)]
+        return sum(self._try_to_follow(entry, self.tenant.now(), lease, note) for entry in found)
 
     def purge_due(self, now: int, lease: Lease | None = None, *, at: int | None = None, note: Note = _ignore) -> int:
         """Forget those whose time in the recycle bin was over ``at`` a moment (now), once nothing of what went with
         them is left; how many.
         """
         gone = 0
-        for entry in self._store.due(self._tenant, now=now if at is None else at):
+        for entry in self._store.due(self.tenant.name, now=now if at is None else at):
             # What a hold has let go of since follows first: it would be seen again if the agent were forgotten.
             if self._try_to_follow(entry, now, lease, note) and self._store.erase(entry, now=now, lease=lease):
                 gone += 1
@@ -103,21 +111,16 @@ class Registry:
         """What a sweep at a moment takes beside what rules do: what still has to follow an agent, and agents and tools
         of which nothing is left then; how much, where to and why. ``going`` tells what rules send to the bin.
         """
-        unfinished = [entry for entry in self._store.unfinished(self._tenant) if entry.state is State.RECYCLED]
-        found = {(entry.sort, entry.id): entry for entry in (*unfinished, *self._store.due(self._tenant, now=at))}
+        name = self.tenant.name
+        unfinished = (entry for entry in self._store.unfinished(name) if entry.state is State.RECYCLED)
+        found = {(entry.sort, entry.id): entry for entry in (*unfinished, *self._store.due(name, now=at))}
         for entry in found.values():
             outlook = self._store.outlook(entry, at=at)
             own = [one for one in outlook.own if one.id not in going()]
-            totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-            for one in own:
-                mark = zlib.crc32(f"{one.id}/{one.version}".encode())
-                for place, amount in enumerate((1, one.size, mark, one.version)):
-                    totals[one.kind, one.subject][place] += amount
-            for (kind, subject), total in totals.items():
-                yield Census(kind, subject, *total), State.RECYCLED, removal_reason(entry.id)
+            yield from ((census, State.RECYCLED, removal_reason(entry.id)) for census in take_census(own))
             if not own and not outlook.stays and entry.purge_at is not None and entry.purge_at <= at:
                 mark = zlib.crc32(entry.id.encode())
-                yield Census(entry.sort, Subject(self._tenant), 1, 0, mark, entry.version), State.DELETED, BIN_REASON
+                yield Census(entry.sort, Subject(name), 1, 0, mark, entry.version), State.DELETED, BIN_REASON
 
     def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
         try:
@@ -143,14 +146,14 @@ class Registry:
             for what in _OWN:
                 after: tuple[str, int] | None = ("", 0)
                 while after is not None:
-                    some = self._store.follow(entry, what, after=after, now=now, limit=self._batch, lease=lease)
+                    some = self._store.follow(entry, what, after=after, now=now, limit=self.batch, lease=lease)
                     moved.update(some.moved)
                     moved.update({f"bytes of {name}": size for name, size in some.bytes.items()})
                     left.update(some.left)
                     after = some.after
                 if what == "sessions" and entry.state is State.RECYCLED and not left["held"]:
                     try:
-                        self._short_term.end_agent(entry.tenant, entry.id)  # also what is out of sight already
+                        self.tenant.short_term.end_agent(entry.tenant, entry.id)  # also what is out of sight already
                     except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
                         away = problem
         if away is not None:
@@ -166,11 +169,12 @@ class Roster:
     """``holdfast.agents`` and ``holdfast.tools``."""
 
     registry: Registry
-    store: RegistryStore
-    _: KW_ONLY
-    tenant: str
     sort: str
-    now: Callable[[], int]
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose it is."""
+        return self.registry.tenant
 
     def add(self, id: str, description: str = "", metadata: Mapping[str, Any] | None = None) -> RegistryResult:  # noqa: A002
         """Make known, or say anew what is known. One that is in the recycle bin is to be restored instead."""
@@ -179,15 +183,13 @@ class Roster:
             check_content(description, "description", max_bytes=_MOST_DESCRIPTION)
         elif description != "":
             raise InvalidContentError(f"description must be text, not {quote(description)}")
-        kept = check_metadata(metadata)
-        now = self.now()
-        added = self.store.put(self.tenant, self.sort, name, description=description, metadata=kept, now=now)
-        return _describe(added)
+        known: dict[str, Any] = {"description": description, "metadata": check_metadata(metadata)}
+        return _describe(self.tenant.registry.put(self.tenant.name, self.sort, name, **known, now=self.tenant.now()))
 
     def get(self, id: str) -> RegistryResult:  # noqa: A002
         """What is known; ``NotFoundError`` says why nothing is."""
         name = self._check(id)
-        found = self.store.get(self.tenant, self.sort, name)
+        found = self.tenant.registry.get(self.tenant.name, self.sort, name)
         if found is None:
             raise NotFoundError(f"no {self.sort} {name!r} is known; make it known with holdfast.{self.sort}s.add()")
         if found.state is not State.ACTIVE:
@@ -204,7 +206,7 @@ class Roster:
 
     def list(self, *, include_removed: bool = False) -> list[RegistryResult]:
         """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""
-        found = self.store.list(self.tenant, self.sort, include_removed=include_removed)
+        found = self.tenant.registry.list(self.tenant.name, self.sort, include_removed=include_removed)
         return [_describe(entry) for entry in found]
 
     def _check(self, name: object) -> str:

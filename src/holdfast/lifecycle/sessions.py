@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol
 
@@ -19,9 +19,10 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
-from holdfast.ports.conversations import History, Session, ShortTermStore
+from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
+from holdfast.ports.stores import Tenant
 from holdfast.recall.summaries import open_summarizer
 from holdfast.results import MessageResult, SessionResult
 
@@ -74,23 +75,12 @@ class Belongings:
         return sum(part.erase(subject, item_id, limit=limit) for part in self._parts.values())
 
 
+@dataclass(eq=False, repr=False)
 class Sessions:
     """``holdfast.sessions``: conversations, kept beside the short-term window."""
 
-    def __init__(
-        self,
-        history: History,
-        short_term: ShortTermStore,
-        *,
-        tenant: str,
-        now: Callable[[], int],
-        belongings: Belongings | None = None,
-    ) -> None:
-        self._history = history
-        self._short_term = short_term
-        self._tenant = tenant
-        self._now = now
-        self.belongings = belongings or Belongings()
+    tenant: Tenant
+    belongings: Belongings = field(default_factory=Belongings)
 
     def history(
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
@@ -98,17 +88,17 @@ class Sessions:
         """Every message of a session, in order; with ``limit``, its last ones. Where users share a name, say whose."""
         if limit is not None:
             check_count(limit, "limit", most=10**9)
-        now = self._now()
+        now = self.tenant.now()
         scope = self._whose(agent_id, session_id, user_id, now)
-        found = [] if scope is None else self._history.messages(scope, now=now, limit=limit)
+        found = [] if scope is None else self.tenant.history.messages(scope, now=now, limit=limit)
         return [message_to_dict(message) for message in found]
 
     def remove(self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None) -> int:
         """Send a session to the recycle bin, with its short-term window gone for good; how many messages it had."""
-        now = self._now()
+        now = self.tenant.now()
         scope = self._whose(agent_id, session_id, user_id, now)
         for _ in range(_TRIES):
-            session = None if scope is None else self._history.find(scope, now=now)
+            session = None if scope is None else self.tenant.history.find(scope, now=now)
             if scope is None or session is None:
                 raise NotFoundError(
                     f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
@@ -116,7 +106,7 @@ class Sessions:
             move = Move(
                 session.id, session.version, session.state, State.RECYCLED, "removed by the user", purge_at=now + BIN
             )
-            ((outcome,),) = self._history.transition_all([(session.subject, [move])], now=now)
+            ((outcome,),) = self.tenant.history.transition_all([(session.subject, [move])], now=now)
             if outcome is Outcome.DONE:
                 return session.messages
             if outcome is Outcome.HELD:
@@ -129,41 +119,41 @@ class Sessions:
     def list(self, user_id: str, agent_id: str | None = None) -> list[SessionResult]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
-        subject = Subject.checked(self._tenant, user_id)
-        return [_describe(session) for session in self._history.sessions(subject, agent, now=self._now())]
+        subject = Subject.checked(self.tenant.name, user_id)
+        return [_describe(session) for session in self.tenant.history.sessions(subject, agent, now=self.tenant.now())]
 
     # --- for the parts that keep something for sessions --------------------------------------------------------------
 
     def find(self, scope: Scope) -> Session | None:
         """The session of a scope; ``None`` if it is not to be seen, and nothing that belongs to it either."""
-        return self._history.find(scope, now=self._now())
+        return self.tenant.history.find(scope, now=self.tenant.now())
 
     def touch(self, scope: Scope) -> Session:
         """The session of a scope, active now; begun if there is none."""
-        return self._history.touch(scope, now=self._now())
+        return self.tenant.history.touch(scope, now=self.tenant.now())
 
     def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         """Remove what a session that is being deleted holds, what belongs to it first; how many things are left."""
-        session = self._history.get(subject, item_id)
+        session = self.tenant.history.get(subject, item_id)
         if session is None:
             return 0
         if session.state is not State.DELETING:
             raise ConflictError(f"session {item_id} is {session.state}, not being deleted; claim it before erasing it")
         left = self.belongings.erase(subject, item_id, limit=limit)
-        return left or self._history.erase(subject, item_id, limit=limit, lease=lease)
+        return left or self.tenant.history.erase(subject, item_id, limit=limit, lease=lease)
 
     def _whose(self, agent_id: str, session_id: str | None, user_id: str | None, now: int) -> Scope | None:
         """The scope that is meant; ``None`` if nobody has such a session."""
-        asked = Scope.checked(self._tenant, "anybody" if user_id is None else user_id, agent_id, session_id)
+        asked = Scope.checked(self.tenant.name, "anybody" if user_id is None else user_id, agent_id, session_id)
         if user_id is not None:
             return asked
-        users = self._history.owners(self._tenant, agent_id, session_id, now=now)
+        users = self.tenant.history.owners(self.tenant.name, agent_id, session_id, now=now)
         if len(users) > 1:
             raise InvalidInputError(
                 f"{len(users)} users have a session {quote(session_id)} with agent {agent_id!r}; say whose is meant",
                 needs=("user_id",),
             )
-        return Scope(self._tenant, users[0], agent_id, session_id) if users else None
+        return Scope(self.tenant.name, users[0], agent_id, session_id) if users else None
 
 
 def _describe(session: Session) -> SessionResult:
@@ -228,10 +218,8 @@ _PAGE: Final = 100
 class ConversationSummaries:
     """Summarizes the conversations of one tenant."""
 
-    history: History
+    tenant: Tenant
     summarizer: Summarizer
-    tenant: str
-    now: Callable[[], int]
 
     def refresh(self, limit: int) -> int:
         """Summarize conversations that have changed and are idle now, ``limit`` of them at most; how many.
@@ -240,9 +228,9 @@ class ConversationSummaries:
         """
         done = after = 0
         while done < limit:
-            now = self.now()
-            found, after = self.history.to_summarize(
-                self.tenant, idle_since=now - IDLE, now=now, after=after, limit=_PAGE
+            now = self.tenant.now()
+            found, after = self.tenant.history.to_summarize(
+                self.tenant.name, idle_since=now - IDLE, now=now, after=after, limit=_PAGE
             )
             for session in found[: limit - done]:
                 try:
@@ -258,7 +246,7 @@ class ConversationSummaries:
         """Summarize one; whether its summary is another now. One that has changed meanwhile is left for later."""
         tenant, user_id = session.subject.tenant, session.subject.user_id
         scope = Scope(tenant, user_id, session.agent_id, session.session_id)
-        messages = self.history.messages(scope, now=self.now(), limit=_MOST_MESSAGES)
+        messages = self.tenant.history.messages(scope, now=self.tenant.now(), limit=_MOST_MESSAGES)
         if not messages:  # out of sight, with its agent
             return False
         texts = [f"{message.role}: {message.content}" for message in messages]
@@ -266,4 +254,4 @@ class ConversationSummaries:
             texts.insert(0, session.summary)
         whole = sum(map(len, texts)) <= FULL  # then the summary is what was said, word for word
         summary = session.summary if whole else self.summarizer.summarize(texts, max_chars=SHORT)
-        return self.history.save_summary(session, summary) and not whole
+        return self.tenant.history.save_summary(session, summary) and not whole

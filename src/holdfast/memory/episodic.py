@@ -146,9 +146,7 @@ class Episodic:
         scope, services = self._records.scope, self._services
         user = None if scope.user_id == ALL else scope.subject
         agent = None if scope.agent_id == ALL else scope.agent_id
-        return clear_aged(
-            services.dues, services.records, scope.tenant, _EPISODIC, now=services.now(), subject=user, agent_id=agent
-        ).moved
+        return clear_aged(services.tenant(scope.tenant), _EPISODIC, subject=user, agent_id=agent).moved
 
     def _detail(self, episode_id: str, part: str) -> list[dict[str, Any]] | Literal["archived"]:
         record = self._records.read(episode_id, only=_EPISODIC)

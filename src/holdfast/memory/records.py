@@ -294,8 +294,7 @@ def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) 
 
 def clear_kind(services: Services, subject: Subject, name: MemoryType) -> Cleared:
     """Send all of a user's memories of a durable kind to the recycle bin; how many went, and how many holds kept."""
-    reason, whose = "deleted by the user, with all of its kind", services.pseudonym(subject)
-    return clear(services.records, subject, name, reason=reason, cause=Cause.USER, now=services.now(), whose=whose)
+    return clear(services.records, subject, name, now=services.now(), whose=services.pseudonym(subject))
 
 
 def held_error(record_id: str) -> HeldError:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from holdfast.core.records import Scope, State, Subject
 from holdfast.core.values import MAX_CONTENT_BYTES, Clock, IdSource, moment, name_in_logs
@@ -16,12 +16,11 @@ from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.sweeping.sweep import PurgeCensus, Sweeper
 from holdfast.memory.working import WorkingStore
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.registry import Registered, removed_agent
-from holdfast.ports.stores import Stores
+from holdfast.ports.stores import Stores, Tenant
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Exports
 from holdfast.privacy.export.readers import Sources
@@ -124,27 +123,10 @@ class Services(Stores):
         )
         return Exports(sources, self.now)
 
-    def sweeper(
-        self,
-        tenant: str,
-        erase_session: Callable[..., int],
-        refresh: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
-        most_collected: Callable[[], int] | None = None,
-        purge: PurgeCensus | None = None,
-    ) -> Sweeper:
-        """Plans and sweeps for a tenant."""
-        return Sweeper(
-            tenant,
-            dues=self.dues,
-            records=self.records,
-            history=self.history,
-            holds=self.holds,
-            archives=self.archives,
-            erase_session=erase_session,
-            refresh=refresh,
-            most_collected=most_collected,
-            purge=purge,
-        )
+    def tenant(self, name: str) -> Tenant:
+        """What the services of a tenant work with."""
+        stores = {store.name: getattr(self, store.name) for store in fields(Stores)}
+        return Tenant(**stores, name=name, now=self.now, new_id=self.new_id)
 
     def pseudonym(self, subject: Subject) -> str:
         """What logs call a subject."""

@@ -9,7 +9,8 @@ from holdfast.core.decisions import Decision
 from holdfast.core.errors import InvalidKindError, LeaseLostError
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope, State, Subject, kind_of
 from holdfast.lifecycle.bulk_delete import Cleared, clear_conversations, counted
-from holdfast.lifecycle.sweeping.due import Extent
+from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
+from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.records import clear_kind
 from holdfast.memory.services import Services
 from holdfast.results import ExportResult
@@ -75,14 +76,15 @@ class UserData:
             raise refuse_kind(kind, "archived", "it is kept as it is")
         subject = None if self._scope.user_id == ALL else self._scope.subject
         extent = Extent(frozenset({kind.name.value}), frozenset({State.ARCHIVED}), bin=False, subject=subject)
-        sweeper = self._services.sweeper(self._scope.tenant, lambda *_args, **_options: 0)
+        sweeper = Sweeper(self._services.tenant(self._scope.tenant), self._services.archives)
         leadership = self._services.leadership
         with leadership.held() as lease:
             if lease is None:
                 raise LeaseLostError(f"nothing was archived: {leadership.other()}; try again when it is done")
             now = self._services.now()
             upto = self._services.trust.note(now).until(now)
-            report = sweeper.apply(now, extent, upto=upto, lease=lambda: leadership.lease, note=_log_archived)
+            order = SweepOrder(now, upto, extent, lease=lambda: leadership.lease, note=_log_archived)
+            report = sweeper.apply(order)
         _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
         return report.counts["archive"]
 

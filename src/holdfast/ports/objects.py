@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from holdfast.core.errors import ObjectMissingError, ObjectStoreUnavailableError
 from holdfast.core.records import Subject
 from holdfast.ports.coordination import Lease
 
@@ -75,6 +76,18 @@ class ObjectStore(ObjectReader, ObjectWriter, Protocol):
     A write that raises has left what had the name before; where it was unavailable, the new object may be there
     instead. Either is whole. An object that is written on a condition is never written without one.
     """
+
+
+def find_object(objects: ObjectStore, name: str) -> tuple[bytes | None, str | None]:
+    """An object and its tag; ``None`` for both if there is none, or nothing was ever kept there."""
+    try:
+        return objects.get_with_tag(name)
+    except ObjectMissingError:
+        return None, None
+    except ObjectStoreUnavailableError:
+        if any(objects.names(f"{name.rpartition('/')[0]}/")):  # one that is away says so here, too
+            raise
+        return None, None  # the place has not been made
 
 
 class Pack(NamedTuple):

@@ -1,8 +1,10 @@
-"""Every store of an engine: the one list of them."""
+"""Every store of an engine: the one list of them, as a tenant has them, and how a store is read in pages."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from holdfast.ports.conversations import History, ShortTermStore
 from holdfast.ports.coordination import ClockStore, IdentityStore, JobStore, KeyStore, LeaseStore, ReplyStore
@@ -12,6 +14,8 @@ from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, Recor
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore
 from holdfast.ports.subjects import SubjectReader, SubjectStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,23 @@ class Stores:
     keys: KeyStore
     replies: ReplyStore
     identity: IdentityStore
+
+
+@dataclass(frozen=True)
+class Tenant(Stores):
+    """One tenant of an open store, for the services that work for it: the stores, its name, the clock, and new ids."""
+
+    name: str
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
+
+
+def read_pages(read: Callable[..., tuple[list[T], Any]], limit: int) -> Iterator[list[T]]:
+    """Every page of what ``read(after=…, limit=…)`` returns: some of it, and where to go on from."""
+    place: dict[str, Any] = {}
+    while True:
+        some, after = read(**place, limit=limit)
+        yield some
+        if len(some) < limit:
+            return
+        place = {"after": after}

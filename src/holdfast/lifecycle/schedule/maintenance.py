@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,17 +21,16 @@ from holdfast.core.errors import (
 from holdfast.core.records import AUDIT, DURABLE, HISTORY, MemoryType, Scope, State
 from holdfast.core.values import DAY, FOREVER, iso, moment, when
 from holdfast.lifecycle.audit import Audit
-from holdfast.lifecycle.clock import ClockTrust, find_waiting
-from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.sweeping.batches import Progress
-from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, Waiting, add_up, digest_moment
-from holdfast.lifecycle.sweeping.sweep import Purge, Sweeper
+from holdfast.lifecycle.schedule.schedule import take_back
+from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent, Progress, SweepOrder, find_waiting
+from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, digest_moment, join_waiting
+from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.rules import DueStore
-from holdfast.ports.stores import Stores
+from holdfast.ports.stores import Tenant
 
 _log = logging.getLogger("holdfast.maintenance")
 _SOME: Final = 1_000
@@ -55,32 +53,24 @@ SHORT: Final = Extent(bin=False, shorter_than=DAY)
 class Maintenance:
     """Sweeps a tenant, and does what goes with it."""
 
-    tenant: str
     sweeper: Sweeper
     leadership: Leadership
-    stores: Stores
-    _: KW_ONLY
-    purge: Purge
-    policies: Policies
-    registry: Registry
-    audit: Audit
-    now: Callable[[], int]
     trust: ClockTrust
-    load: float = 1.0
-    finish_erasures: Callable[[], int] = lambda: 0
-    domains: Domains | None = None
-    shrink: Callable[[], bool] = lambda: True
-    take_back: Callable[[], list[str]] = list
-    """``shrink`` makes files as short as what is in them, at once; ``False`` while a reader prevents it.
-    ``take_back`` lets jobs whose last slot lies ahead go on from now, and names them."""
+    audit: Audit
+    finish_erasures: Callable[[], int]
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whom it sweeps."""
+        return self.sweeper.tenant
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing."""
-        now = self.now()
+        now = self.tenant.now()
         due_at = now if at is None else moment(at, what="at")
         belief = Belief(now, now) if confirm else self.trust.look(now)
-        plan = self.sweeper.plan(due_at, upto=belief.until(due_at), confirm=confirm)
-        return replace(plan, waiting=self._waiting(due_at, belief))
+        plan = self.sweeper.plan(SweepOrder(due_at, belief.until(due_at), confirm=confirm))
+        return replace(plan, waiting=find_waiting(self.tenant, due_at, belief))
 
     def sweep(
         self,
@@ -92,7 +82,7 @@ class Maintenance:
         progress: Progress = lambda _count: None,
     ) -> Report:
         """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
-        now = self.now()
+        now = self.tenant.now()
         due_at = moment(at, what="at") if at is not None else now if digest is None else digest_moment(digest)
         if digest is not None and digest_moment(digest) != due_at:
             raise InvalidInputError(
@@ -105,63 +95,57 @@ class Maintenance:
             if lease is None:
                 raise LeaseLostError(f"nothing was swept: {self.leadership.other()}; try again when it is done")
             if belief is None:
-                self.trust.confirm(now, self.tenant, self.take_back)
+                self.trust.confirm(now, self.tenant.name, lambda: take_back(self.tenant.jobs, self.tenant.now()))
                 belief = self.trust.check(now)
-            upto = belief.until(due_at)
-            if digest is None:
-                self._follow_domains()
-                self.policies.finish()
-                self.registry.finish_unfinished(self.leadership.lease, "restore")  # before the bin is emptied
-                self.finish_erasures()
-            report: Report | None = None
-            trouble: ObjectStoreError | None = None
+            upto, leadership = belief.until(due_at), self.leadership
+            order = SweepOrder(due_at, upto, extent, confirm, now, lambda: leadership.lease, progress)
             try:
-                report = self.sweeper.apply(
-                    due_at,
-                    extent,
-                    upto=upto,
-                    now=now,
-                    digest=digest,
-                    confirm=confirm,
-                    lease=lambda: self.leadership.lease,
-                    load=self.load,
-                    progress=progress,
-                )
-            except ObjectStoreError as problem:  # all but what needs cold storage was done, and so is the rest
-                trouble = problem
-            left = self.purge.carry_out(upto, now=now, lease=lambda: self.leadership.lease, bin=extent.bin)
+                report = self._carry_out(order, digest)
+            except ObjectStoreError:  # all but what needs cold storage was done, and so is the rest
+                self.sweeper.purge(order)
+                self._tidy(belief.upto)
+                raise
             self._tidy(belief.upto)
-        if report is None:
-            raise trouble or LeaseLostError("nothing was swept")
-        if left:
-            progress(sum(line.records for line in left))
-            report = report.with_lines(self.tenant, left, digest)
-        waiting = self._waiting(due_at, belief, extent)
+        waiting = find_waiting(self.tenant, due_at, belief, extent)
         if waiting is not None:
             _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
             report = replace(report, waiting=waiting)
-        if report.total and self.domains is not None and self.domains.vacuums() and not self.shrink():
+        domains = self.sweeper.domains
+        if report.total and domains is not None and domains.vacuums() and not self.tenant.subjects.scrub():
             _log.warning("the space that the sweep freed is given back later: a reader is in its way")
+        return report
+
+    def _carry_out(self, order: SweepOrder, digest: str | None) -> Report:
+        """Finish what was cut short, sweep, and remove what goes with it."""
+        if digest is None:
+            self._follow_domains()
+            Policies(self.tenant).finish()
+            Registry(self.tenant).finish_unfinished(order.lease(), "restore")  # before the bin is emptied
+            self.finish_erasures()
+        report = self.sweeper.apply(order, digest)
+        if left := self.sweeper.purge(order):
+            order.progress(sum(line.records for line in left))
+            report = report.with_lines(self.tenant.name, left, digest)
         return report
 
     def _follow_domains(self) -> None:
         """Let rules say what the memory domain's policy asks, should a crash have left them behind it."""
         try:
-            if self.domains is not None:
-                self.domains.follow()
+            if self.sweeper.domains is not None:
+                self.sweeper.domains.follow()
         except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
             _log.warning("the memory domain's policy cannot be read: %s", problem)
 
     def _tidy(self, upto: int) -> None:
         """What goes with a sweep and takes nothing that could be seen up to a moment."""
         try:
-            while self.stores.short_term.end_expired(upto, _SOME) == _SOME:
+            while self.tenant.short_term.end_expired(upto, _SOME) == _SOME:
                 pass
         except StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
-        left, before = self.stores.dues.give_back(_PAGES), None
+        left, before = self.tenant.dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
-            left, before = self.stores.dues.give_back(_PAGES), left
+            left, before = self.tenant.dues.give_back(_PAGES), left
 
     def empty_bin(self, *, confirm: bool = False) -> dict[str, int]:
         """Delete for good what has had its time in the recycle bin; how many memories (and sessions, messages, agents,
@@ -177,40 +161,17 @@ class Maintenance:
 
     def audit_life(self) -> int:
         """How long the tenant's audit entries are kept, in microseconds."""
-        life = self.stores.rules.life(AUDIT, Scope(self.tenant, "", ""))
+        life = self.tenant.rules.life(AUDIT, Scope(self.tenant.name, "", ""))
         return FOREVER if life.delete_after is None else life.delete_after
 
     def keep_audit(self, life: int) -> dict[str, Any]:
         """Seal the audit chains of the whole store, and cut what is older than ``life``: they are of one sequence, so
         the tenant who keeps them longest decides.
         """
-        sealed, belief = self.audit.seal(), self.trust.look(self.now())
+        sealed, belief = self.audit.seal(), self.trust.look(self.tenant.now())
         cut = 0 if life >= FOREVER else self.audit.cut(when(belief.upto - life))
         waits = {} if belief.is_whole or life >= FOREVER else {"audit_cut_waits": belief.explain()}
         return {"audit_checkpoint": sealed["checkpoint"], "audit_entries_cut": cut, **waits}
-
-    def waiting(self, tenants: Iterable[str] | None = None) -> Waiting | None:
-        """What waits until the time is believed, in this tenant or in those."""
-        belief = self.trust.look(now := self.now())
-        if belief.is_whole:
-            return None
-        found = (
-            find_waiting(self.stores.dues, self.stores.registry, tenant, at=now, belief=belief)
-            for tenant in ((self.tenant,) if tenants is None else tenants)
-        )
-        return Waiting(belief, add_up(line for one in found if one is not None for line in one.lines))
-
-    def _waiting(self, at: int, belief: Belief, extent: Extent = EVERYTHING) -> Waiting | None:
-        return find_waiting(self.stores.dues, self.stores.registry, self.tenant, at=at, belief=belief, extent=extent)
-
-    def lateness(self, tenants: Iterable[str] | None = None) -> dict[str, float]:
-        """For each kind of which something is due, in this tenant or in those: seconds since when."""
-        now = self.now()
-        late: dict[str, float] = {}
-        for tenant in (self.tenant,) if tenants is None else tenants:
-            for kind, since in self.stores.dues.overdue_since(tenant, now):
-                late[kind] = max(late.get(kind, 0.0), (now - since) / 1e6)
-        return late
 
 
 def runners(dues: DueStore, maintenance_of: Callable[[str], Maintenance]) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -246,29 +207,17 @@ def sweep_all(tenants: Sequence[str], maintenance_of: Callable[[str], Maintenanc
 
 def join_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
     """The reports of several tenants as one result of a job."""
-    counts: Counter[str] = Counter()
-    for report in reports.values():
-        counts.update(report.counts)
+    several = list(reports.values())
+    totals = ("bytes", "bytes_before", "bytes_after", "held", "stale")
     confirmations = [
         {"tenant": tenant, **aside._asdict()} for tenant, report in reports.items() for aside in report.set_aside
     ]
+    waiting = join_waiting(report.waiting for report in several)
     return {
-        "tenants": len(reports),
-        "counts": dict(counts),
-        "bytes": sum(report.bytes for report in reports.values()),
-        "bytes_before": sum(report.bytes_before for report in reports.values()),
-        "bytes_after": sum(report.bytes_after for report in reports.values()),
-        "held": sum(report.held for report in reports.values()),
-        "stale": sum(report.stale for report in reports.values()),
+        "tenants": len(several),
+        "counts": {action: sum(report.counts[action] for report in several) for action in ACTIONS.values()},
+        **{name: sum(getattr(report, name) for report in several) for name in totals},
         "set_aside": confirmations[:_SHOWN],
-        "waiting": _join_waiting([report.waiting for report in reports.values() if report.waiting is not None]),
-        "seconds": sum(report.seconds for report in reports.values()),
+        "waiting": None if waiting is None else waiting.as_dict(),
+        "seconds": sum(report.seconds for report in several),
     }
-
-
-def _join_waiting(waiting: Sequence[Waiting]) -> dict[str, Any] | None:
-    """What waits until the time is believed, of several tenants together."""
-    if not waiting:
-        return None
-    lines = add_up(line for one in waiting for line in one.lines)
-    return Waiting(waiting[0].belief, lines).as_dict()

@@ -7,16 +7,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
 from holdfast.core.records import BIN, HISTORY, TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
-from holdfast.lifecycle.archive import Archives, Kept
+from holdfast.lifecycle.archive import Archives, Kept, to_move
+from holdfast.lifecycle.sweeping.due import SweepOrder
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, add_up
-from holdfast.ports.conversations import History
-from holdfast.ports.coordination import Lease
-from holdfast.ports.records import RecordStore
+from holdfast.ports.stores import Tenant
 
 _log = logging.getLogger("holdfast.sweep")
 #: A transaction is to take about this long, whatever the machine.
@@ -25,62 +25,39 @@ _LEAST, _MOST = 50, 2_000
 #: Archives gather so many before they are made, so that what goes to cold storage is packed well.
 _ARCHIVED: Final = 5_000
 _MESSAGES: Final = 2_000
-Progress = Callable[[int], None]
+Refresh = Callable[[Subject, list[str]], None]
 
 
-class Stores(NamedTuple):
-    """Where a sweep carries things out."""
-
-    records: RecordStore
-    history: History
-    archives: Archives
-    erase_session: Callable[..., int]
-    refresh: Callable[[Subject, list[str]], None]
-    """Entities went: let those that are related to them tell what holds now."""
-
-
+@dataclass(eq=False, repr=False)
 class Batches:
     """One sweep under way: gathers moves into transactions of about the same duration, and counts."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        *,
-        at: int,
-        upto: int,
-        now: int,
-        lease: Callable[[], Lease | None],
-        load: float,
-        progress: Progress,
-        note: Callable[[Decision], None],
-    ) -> None:
-        self._stores = stores
-        self.at = at
-        self.upto = upto
-        """What cannot be undone is done as far as it was due at this moment."""
-        self.now = now
-        self.lease = lease
-        self._load = min(1.0, max(0.01, load))
-        self._progress = progress
-        self._note = note
-        self._batch = 250
-        self._waiting: list[Decision] = []
-        self._done: dict[tuple[str, State, str], list[int]] = defaultdict(lambda: [0, 0])
-        self.held = 0
-        self.stale = 0
-        self.bytes_before = 0
-        """What the records that were archived took in the store."""
-        self.bytes_after = 0
-        self.collected = 0
-        """How many were taken by the memory domain's policy, which bounds what one sweep collects."""
-        self.trouble: ObjectStoreError | None = None
-        self.rules: int | None = None
-        """The version of the rules that is swept by."""
-        self._without_cold = False
+    tenant: Tenant
+    archives: Archives
+    erase_session: Callable[..., int]
+    refresh: Refresh
+    """Entities went: lets those that are related to them tell what holds now."""
+    load: float
+    order: SweepOrder
+    held: int = 0
+    stale: int = 0
+    bytes_before: int = 0
+    """What the records that were archived took in the store."""
+    bytes_after: int = 0
+    collected: int = 0
+    """How many were taken by the memory domain's policy, which bounds what one sweep collects."""
+    trouble: ObjectStoreError | None = None
+    rules: int | None = None
+    """The version of the rules that is swept by."""
+    _batch: int = 250
+    _waiting: list[Decision] = field(default_factory=list)
+    _done: dict[tuple[str, State, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    _without_cold: bool = False
 
-    def note_held(self, count: int) -> None:
-        """So many were due, and on hold."""
-        self.held += count
+    @property
+    def now(self) -> int:
+        """When it is carried out."""
+        return self.order.at if self.order.now is None else self.order.now
 
     def lines(self) -> tuple[Line, ...]:
         """What was done so far."""
@@ -95,13 +72,12 @@ class Batches:
             return
         if self._waiting and _group(self._waiting[0]) != _group(decisions[0]):
             self.flush()
-        archived = decisions[0].target is State.ARCHIVED
-        start = 0
-        while start < len(decisions):
-            room = (_ARCHIVED if archived else self._batch) - len(self._waiting)
-            self._waiting += decisions[start : start + room]
-            start += room
-            if len(self._waiting) >= (_ARCHIVED if archived else self._batch):
+        left = list(decisions)
+        while left:
+            most = _ARCHIVED if left[0].target is State.ARCHIVED else self._batch
+            room = most - len(self._waiting)
+            self._waiting, left = self._waiting + left[:room], left[room:]
+            if len(self._waiting) >= most:
                 self.flush()
 
     def drop(self) -> None:
@@ -119,15 +95,15 @@ class Batches:
             for subject, some in _by_subject(waiting):
                 self._archive(subject, some)
             return
-        store = self._stores.history if waiting[0].kind == HISTORY else self._stores.records
+        store = self.tenant.history if waiting[0].kind == HISTORY else self.tenant.records
         grouped = _by_subject(waiting)
         batches = [(subject, [_as_move(decision, self.now) for decision in some]) for subject, some in grouped]
-        outcomes = store.transition_all(batches, now=self.now, lease=self.lease(), rules=self.rules)
+        outcomes = store.transition_all(batches, now=self.now, lease=self.order.lease(), rules=self.rules)
         for (subject, some), answers in zip(grouped, outcomes, strict=True):
             self._count(some, answers)
             gone = [decision.id for decision in some if decision.kind == MemoryType.ENTITY]
             if gone:
-                self._stores.refresh(subject, gone)
+                self.refresh(subject, gone)
         took = time.monotonic() - began
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST), _MOST))
         self._rest(took)
@@ -139,9 +115,7 @@ class Batches:
         kept = [Kept(Outcome.STALE) for _ in decisions]
         if not (cold and self._without_cold):
             with self.coping():
-                kept = self._stores.archives.keep(
-                    subject, decisions, now=self.now, lease=self.lease(), rules=self.rules
-                )
+                kept = self.archives.keep(subject, decisions, now=self.now, lease=self.order.lease(), rules=self.rules)
         self._count(decisions, [one.outcome for one in kept])
         self.bytes_before += sum(one.before for one in kept)
         self.bytes_after += sum(one.after for one in kept)
@@ -159,25 +133,23 @@ class Batches:
 
     def _rest(self, took: float) -> None:
         """Leave the machine to others for a while."""
-        if self._load < 1.0:
-            time.sleep(took * (1.0 / self._load - 1.0))
+        load = min(1.0, max(0.01, self.load))
+        if load < 1.0:
+            time.sleep(took * (1.0 / load - 1.0))
 
-    def confirm(self, standings: Sequence[RecordFacts]) -> None:
+    def confirm(self, records: Sequence[RecordFacts]) -> None:
         """What was claimed and lies nowhere else any more is gone."""
-        gone: list[Decision] = []
-        for standing in standings:
-            if standing.kind == HISTORY and not self._erase_session(standing):
-                continue
-            if standing.elsewhere and standing.kind != HISTORY:
-                continue
-            decision = decide(standing, NO_LIFE, (), self.at)
-            gone += [] if decision is None else [decision]
-        self.take(gone)
+        gone = [
+            decide(facts, NO_LIFE, (), self.order.at)
+            for facts in records
+            if (self._erase_session(facts) if facts.kind == HISTORY else not facts.elsewhere)
+        ]
+        self.take([decision for decision in gone if decision is not None])
 
-    def _erase_session(self, standing: RecordFacts) -> bool:
+    def _erase_session(self, facts: RecordFacts) -> bool:
         """Remove all that a claimed session holds; ``False`` while the server of its short-term window is away."""
         try:
-            while self._stores.erase_session(standing.subject, standing.id, limit=_MESSAGES, lease=self.lease()):
+            while self.erase_session(facts.subject, facts.id, limit=_MESSAGES, lease=self.order.lease()):
                 self._rest(0.01)
         except StoreAwayError as problem:  # it stays claimed, and the next sweep goes on with it
             _log.warning("a session is not wholly deleted yet: %s", problem)
@@ -193,8 +165,8 @@ class Batches:
                 total = self._done[decision.kind, decision.target, decision.reason]
                 total[0] += 1
                 total[1] += decision.size
-                self._note(decision)
-        self._progress(len(decisions))
+                self.order.note(decision)
+        self.order.progress(len(decisions))
 
 
 def _group(decision: Decision) -> tuple[bool, bool, str]:
@@ -211,16 +183,6 @@ def _by_subject(decisions: Sequence[Decision]) -> list[tuple[Subject, list[Decis
 
 
 def _as_move(decision: Decision, now: int) -> Move:
-    binned = decision.target is State.RECYCLED
-    purge_at = now + BIN if binned else decision.due_at if decision.target is State.DELETING else None
-    cause = Cause.RULE if binned else Cause.BIN
-    return Move(
-        decision.id,
-        decision.version,
-        decision.source,
-        decision.target,
-        decision.reason,
-        cause,
-        decision.rule if binned else None,
-        purge_at=purge_at,
-    )
+    if decision.target is State.RECYCLED:
+        return to_move(decision, Cause.RULE, decision.rule, purge_at=now + BIN)
+    return to_move(decision, Cause.BIN, purge_at=decision.due_at if decision.target is State.DELETING else None)

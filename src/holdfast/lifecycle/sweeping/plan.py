@@ -1,8 +1,9 @@
-"""Plans: what a sweep would do at a moment, counted and plan_digest by a digest."""
+"""Plans and reports: what a sweep would do at a moment, or did, counted; a digest tells one plan from another."""
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import State
+from holdfast.core.records import State, Subject
 from holdfast.core.values import iso, to_json
+from holdfast.ports.registry import Own
+from holdfast.ports.rules import Census
 
 #: What is done to a record, in the words of reports, by the state that it leads to.
 ACTIONS = {State.ARCHIVED: "archive", State.RECYCLED: "recycle", State.DELETING: "delete", State.DELETED: "delete"}
@@ -27,6 +30,22 @@ class Line(NamedTuple):
     reason: str
     records: int
     bytes: int
+
+
+def to_line(census: Census, target: State, reason: str) -> Line:
+    """A census of what moves to a state, as a line."""
+    return Line(census.kind, ACTIONS[target], reason, census.records, census.bytes)
+
+
+def take_census(items: Iterable[Decision | Own]) -> list[Census]:
+    """How much of each kind each subject has among some things."""
+    totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for one in items:
+        mark = zlib.crc32(f"{one.id}/{one.version}".encode())
+        total = totals[one.kind, one.subject]
+        for place, amount in enumerate((1, one.size, mark, one.version)):
+            total[place] += amount
+    return [Census(kind, subject, *total) for (kind, subject), total in totals.items()]
 
 
 def add_up(lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -74,6 +93,12 @@ class Waiting(NamedTuple):
             "records": self.records,
             "lines": [line._asdict() for line in self.lines],
         }
+
+
+def join_waiting(several: Iterable[Waiting | None]) -> Waiting | None:
+    """What waits, of several tenants together; ``None`` if nothing does."""
+    found = [one for one in several if one is not None]
+    return Waiting(found[0].belief, add_up(line for one in found for line in one.lines)) if found else None
 
 
 class Decisions(Sequence[Decision]):

@@ -4,74 +4,46 @@ from __future__ import annotations
 
 import logging
 import time
-import zlib
-from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, reason_for
+from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision
 from holdfast.core.errors import PlanChangedError, RulesChangedError
-from holdfast.core.records import TYPES, Archive, MemoryType, State, Subject
+from holdfast.core.records import TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.archive import Archives
+from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.registry import Registry
-from holdfast.lifecycle.sweeping.batches import Batches, Progress, Stores
-from holdfast.lifecycle.sweeping.due import EVERYTHING, DueClass, DueRecords, Extent
-from holdfast.lifecycle.sweeping.exclusions import Exclusions, find_exclusions
-from holdfast.lifecycle.sweeping.plan import ACTIONS, Decisions, Line, Plan, Report, add_up, plan_digest
-from holdfast.ports.conversations import History, MessageBin
-from holdfast.ports.coordination import Lease
-from holdfast.ports.records import RecordStore
-from holdfast.ports.rules import BinReader, Census, DueStore, HoldStore
+from holdfast.lifecycle.sweeping.batches import Batches, Refresh
+from holdfast.lifecycle.sweeping.due import DueClass, DueRecords, Exclusions, SweepOrder, find_exclusions
+from holdfast.lifecycle.sweeping.plan import (
+    ACTIONS,
+    Decisions,
+    Line,
+    NeedsConfirmation,
+    Plan,
+    Report,
+    add_up,
+    plan_digest,
+    take_census,
+    to_line,
+)
+from holdfast.ports.rules import Census
+from holdfast.ports.stores import Tenant
 
-MESSAGE: Final = "message"
+_log = logging.getLogger("holdfast.sweep")
+#: Rules that change while a sweep goes on make it look again, this often.
+_TRIES: Final = 16
 _SOME: Final = 1_000
 
 
-@dataclass(eq=False, repr=False)
-class Purge:
-    """The same for a plan, which counts it, and for a sweep, which carries it out after the moves of records."""
-
-    tenant: str
-    dues: BinReader
-    history: MessageBin
-    registry: Registry
-
-    def due(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
-        """How much leaves up to a moment, where to and why. ``going`` tells what rules send to the bin before that."""
-        for census in self.dues.message_census(self.tenant, upto):
-            yield census, State.DELETED, BIN_REASON
-        yield from self.registry.purge_census(upto, going)
-
-    def carry_out(self, upto: int, *, now: int, lease: Callable[[], Lease | None], bin: bool) -> tuple[Line, ...]:  # noqa: A002
-        """Let go what was due up to a moment, of the bin if that is swept; what went."""
-        lines: list[Line] = []
-        self.registry.finish_unfinished(lease(), "remove", note=lines.append)
-        if bin:
-            gone: Counter[str] = Counter()
-            while True:
-                count, size = self.history.purge_messages(self.tenant, at=upto, now=now, limit=_SOME, lease=lease())
-                gone.update(records=count, bytes=size)
-                if count < _SOME:
-                    break
-            if gone["records"]:
-                lines.append(Line(MESSAGE, "delete", BIN_REASON, gone["records"], gone["bytes"]))
-            self.registry.purge_due(now, lease(), at=upto, note=lines.append)
-        return add_up(lines)
-
-
+@dataclass(slots=True)
 class Allowance:
     """How many of the records that are due to be collected may go in one sweep."""
 
-    def __init__(self, most: int, due: int) -> None:
-        self.left = most
-        self.is_short = due > most
-
-    def less(self, gone: int) -> Allowance:
-        """The same, after some have gone already."""
-        self.left = max(0, self.left - gone)
-        return self
+    left: int
+    is_short: bool
 
     def take(self, decisions: list[Decision]) -> list[Decision]:
         """The first of them, as far as it goes."""
@@ -86,79 +58,53 @@ def is_collected(one: DueClass) -> bool:
     return one.window.target is State.RECYCLED and one.profile.life.delete_by in chosen
 
 
-_log = logging.getLogger("holdfast.sweep")
-#: Rules that change while a sweep goes on make it look again, this often.
-_TRIES: Final = 16
-#: Up to a moment, given what rules send to the bin: how much of what goes, where to and why.
-PurgeCensus = Callable[[int, Callable[[], Container[str]]], Iterable[tuple[Census, State, str]]]
-
-
+@dataclass(eq=False, repr=False)
 class Sweeper:
     """Plans and sweeps for one tenant."""
 
-    def __init__(
-        self,
-        tenant: str,
-        *,
-        dues: DueStore,
-        records: RecordStore,
-        history: History,
-        holds: HoldStore,
-        archives: Archives,
-        erase_session: Callable[..., int],
-        refresh: Callable[[Subject, list[str]], None] = lambda _subject, _ids: None,
-        most_collected: Callable[[], int] | None = None,
-        purge: PurgeCensus | None = None,
-    ) -> None:
-        """``purge`` says what else goes with a sweep, for a plan to count."""
-        self._tenant = tenant
-        self._dues = dues
-        self._holds = holds
-        self._history = history
-        self._archives = archives
-        self._stores = Stores(records, history, archives, erase_session, refresh)
-        self._most_collected = most_collected
-        self._purge = purge
+    tenant: Tenant
+    archives: Archives
+    erase_session: Callable[..., int] = lambda *_args, **_options: 0
+    refresh: Refresh = lambda _subject, _ids: None
+    domains: Domains | None = None
+    load: float = 1.0
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def plan(self, at: int, extent: Extent = EVERYTHING, *, upto: int, confirm: bool = False) -> Plan:
-        """What a sweep would do at a moment; of what cannot be undone, what was due ``upto`` another."""
-        survey, exclusions = self._survey(at, extent, upto=upto, confirm=confirm)
+    def plan(self, order: SweepOrder) -> Plan:
+        """What a sweep would do."""
+        survey = DueRecords(self.tenant, order)
+        exclusions = find_exclusions(survey)
         lines: list[Line] = []
         parts: list[list[Any]] = [list(map(list, exclusions.confirmations))]
         held = 0
         for source, target, reason, allowed, kept in self._count(survey, exclusions):
             held += kept
-            for census in allowed:
-                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
-                parts.append([*census, source, ACTIONS[target], reason])
+            lines += [to_line(census, target, reason) for census in allowed]
+            parts += [[*census, source, ACTIONS[target], reason] for census in allowed]
         decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exclusions))
-        if extent.bin and self._purge is not None:
+        if order.extent.bin:
             recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
-            for census, target, reason in self._purge(upto, recycled):
-                lines.append(Line(census.kind, ACTIONS[target], reason, census.records, census.bytes))
+            for census, target, reason in self._purge_census(order.upto, recycled):
+                lines.append(to_line(census, target, reason))
                 parts.append([*census, "", ACTIONS[target], reason])
-        return Plan(at, plan_digest(self._tenant, at, parts), add_up(lines), exclusions.confirmations, held, decisions)
-
-    def _survey(self, at: int, extent: Extent, *, upto: int, confirm: bool) -> tuple[DueRecords, Exclusions]:
-        survey = DueRecords(self._dues, self._tenant, at, extent, upto=upto)
-        holds = self._holds.list(self._tenant)
-        return survey, find_exclusions(survey, self._dues, self._tenant, holds, confirm=confirm)
+        digest = plan_digest(self.tenant.name, order.at, parts)
+        return Plan(order.at, digest, add_up(lines), exclusions.confirmations, held, decisions)
 
     def _decisions(self, survey: DueRecords, exclusions: Exclusions) -> Iterator[Decision]:
         allowance = self._allowance(survey)
         for one in survey.due:
             for decisions, _ in self._decide(survey, one, exclusions, allowance):
                 yield from decisions
-        if survey.extent.bin:
-            for standings in survey.binned(tags=exclusions.tags):
-                yield from exclusions.decide(standings, NO_LIFE, survey.at, self._history)[0]
+        if survey.order.extent.bin:
+            for decisions, _ in self._decide_bin(survey, exclusions):
+                yield from decisions
 
-    def _allowance(self, survey: DueRecords) -> Allowance:
-        """How many records may go by the memory domain's policy."""
+    def _allowance(self, survey: DueRecords, gone: int = 0) -> Allowance:
+        """How many records may go by the memory domain's policy, after some have gone already."""
         due = sum(census.records for one, found in survey.due.items() if is_collected(one) for census in found)
-        return Allowance(self._most_collected() if due and self._most_collected is not None else due, due)
+        most = self.domains.most_collected() if due and self.domains is not None else due
+        return Allowance(max(0, most - gone), is_short=due > most)
 
     def _decide(
         self, survey: DueRecords, one: DueClass, exclusions: Exclusions, allowance: Allowance
@@ -166,12 +112,17 @@ class Sweeper:
         """What is decided of a class, page by page, and how many of each a hold keeps; of what the memory domain's
         policy removes, as many as one sweep may. A plan and what carries it out both come from here.
         """
-        bounded = is_collected(one)
-        for standings in survey.pages(one, tags=exclusions.tags):
+        bounded, at = is_collected(one), survey.order.at
+        for page in survey.pages(one, tags=exclusions.tags):
             if bounded and not allowance.left:
                 return
-            decisions, held = exclusions.decide(standings, one.profile.life, survey.at, self._history)
+            decisions, held = exclusions.decide(page, one.profile.life, at, self.tenant.history.hold_on)
             yield (allowance.take(decisions) if bounded else decisions), held
+
+    def _decide_bin(self, survey: DueRecords, exclusions: Exclusions) -> Iterator[tuple[list[Decision], int]]:
+        """The same of what has had its time in the recycle bin."""
+        for page in survey.binned(tags=exclusions.tags):
+            yield exclusions.decide(page, NO_LIFE, survey.order.at, self.tenant.history.hold_on)
 
     def _count(
         self, survey: DueRecords, exclusions: Exclusions
@@ -179,59 +130,42 @@ class Sweeper:
         """For each move: from where to where, why, how much of each subject may go, and how much is on hold."""
         allowance = self._allowance(survey)
         for one, due in survey.due.items():
-            life, target = one.profile.life, one.window.target
-            reason = reason_for(one.profile.kind, life, target)
             if exclusions.one_by_one or (allowance.is_short and is_collected(one)):
                 counted = _count_each(self._decide(survey, one, exclusions, allowance))
             else:
                 counted = _count_allowed(survey, one, due, exclusions)
-            yield one.state, target, reason, *counted
-        if survey.extent.bin:
-            if exclusions.one_by_one:
-                pages = survey.binned(tags=exclusions.tags)
-                counted = _count_each(exclusions.decide(page, NO_LIFE, survey.at, self._history) for page in pages)
-            else:
-                counted = _split_held(survey.bin_census(), exclusions)
+            yield one.state, one.window.target, one.reason, *counted
+        if survey.order.extent.bin:
+            each = exclusions.one_by_one
+            counted = (
+                _count_each(self._decide_bin(survey, exclusions))
+                if each
+                else _split_held(survey.bin_census(), exclusions)
+            )
             yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
+
+    def _purge_census(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+        """How much leaves up to a moment beside memories and conversations, where to and why. ``going`` tells what
+        rules send to the bin before that.
+        """
+        for census in self.tenant.dues.message_census(self.tenant.name, upto):
+            yield census, State.DELETED, BIN_REASON
+        yield from Registry(self.tenant).purge_census(upto, going)
 
     # --- sweeping -----------------------------------------------------------------------------------------------------
 
-    def apply(
-        self,
-        at: int,
-        extent: Extent = EVERYTHING,
-        *,
-        upto: int,
-        now: int | None = None,
-        digest: str | None = None,
-        confirm: bool = False,
-        lease: Callable[[], Lease | None] = lambda: None,
-        load: float = 1.0,
-        progress: Progress = lambda _count: None,
-        note: Callable[[Decision], None] = lambda _decision: None,
-    ) -> Report:
-        """Carry out ``now`` what was due at a moment; of what cannot be undone, what was due ``upto`` another. With a
-        digest, only if that is still what was planned. ``note`` is told of each decision that was carried out.
-        """
-        began = time.monotonic()
-        rules = self._dues.rules_version(self._tenant)
-        if digest is not None and self.plan(at, extent, upto=upto, confirm=confirm).digest != digest:
+    def apply(self, order: SweepOrder, digest: str | None = None) -> Report:
+        """Carry out what is due; with a digest, only if that is still what was planned."""
+        began, name = time.monotonic(), self.tenant.name
+        rules = self.tenant.dues.rules_version(name)
+        if digest is not None and self.plan(order).digest != digest:
             raise PlanChangedError(
                 f"what is due is no longer what was planned ({digest}); nothing was changed: look at a new plan"
             )
-        batches = Batches(
-            self._stores,
-            at=at,
-            upto=upto,
-            now=at if now is None else now,
-            lease=lease,
-            load=load,
-            progress=progress,
-            note=note,
-        )
+        batches = Batches(self.tenant, self.archives, self.erase_session, self.refresh, self.load, order)
         for _ in range(_TRIES):
             try:
-                confirmations = self._carry_out(batches, extent, rules, confirm=confirm)
+                confirmations = self._carry_out(batches, rules)
                 break
             except RulesChangedError as changed:
                 if digest is not None:
@@ -241,31 +175,32 @@ class Sweeper:
                     ) from changed
                 _log.info("%s", changed)
                 batches.drop()
-                rules = self._dues.rules_version(self._tenant)
+                rules = self.tenant.dues.rules_version(name)
         else:
             raise RulesChangedError("the rules keep changing while what is due by them is carried out; sweep again")
         if batches.trouble is not None:
             batches.trouble.add_note("everything else that was due was done")
             raise batches.trouble
         lines = batches.lines()
-        sweep_digest = digest or plan_digest(self._tenant, at, [list(line) for line in lines])
+        made = digest or plan_digest(name, order.at, [list(line) for line in lines])
         done = (batches.held, batches.stale, batches.bytes_before, batches.bytes_after)
-        return Report(at, sweep_digest, lines, confirmations, *done, time.monotonic() - began)
+        return Report(order.at, made, lines, confirmations, *done, time.monotonic() - began)
 
-    def _carry_out(self, batches: Batches, extent: Extent, rules: int, *, confirm: bool) -> tuple[Any, ...]:
+    def _carry_out(self, batches: Batches, rules: int) -> tuple[NeedsConfirmation, ...]:
         """Look up what is due, and carry it out, under one version of the rules; who was set aside."""
         batches.rules = rules
-        survey, exclusions = self._survey(batches.at, extent, upto=batches.upto, confirm=confirm)
-        if extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
+        survey = DueRecords(self.tenant, batches.order)
+        exclusions = find_exclusions(survey)
+        if batches.order.extent.bin or any(_is_cold(one) and due for one, due in survey.due.items()):
             self._settle_packs(batches)
-        allowance = self._allowance(survey).less(batches.collected)
+        allowance = self._allowance(survey, batches.collected)
         for one in survey.due:
             for decisions, held in self._decide(survey, one, exclusions, allowance):
                 batches.held += held
                 batches.collected += len(decisions) if is_collected(one) else 0
                 batches.take(decisions)
             batches.flush()
-        if extent.bin:
+        if batches.order.extent.bin:
             self._empty_bin(batches, survey, exclusions)
         for aside in exclusions.confirmations:
             _log.warning("%s", aside.describe())
@@ -273,33 +208,48 @@ class Sweeper:
 
     def _settle_packs(self, batches: Batches) -> None:
         with batches.coping():
-            self._archives.settle_all(self._tenant, now=batches.now, lease=batches.lease())
+            self.archives.settle_all(self.tenant.name, now=batches.now, lease=batches.order.lease())
 
     def _empty_bin(self, batches: Batches, survey: DueRecords, exclusions: Exclusions) -> None:
         """Claim, erase, confirm: what lies elsewhere goes before its record does."""
-        for standings in survey.binned(tags=exclusions.tags):
-            decisions, held = exclusions.decide(standings, NO_LIFE, survey.at, self._history)
+        for decisions, held in self._decide_bin(survey, exclusions):
             batches.held += held
             batches.take([decision for decision in decisions if decision.source is State.RECYCLED])
         batches.flush()
         self._settle_packs(batches)
-        for standings in survey.binned(tags=exclusions.tags):
-            batches.confirm([standing for standing in standings if standing.state is State.DELETING])
+        for page in survey.binned(tags=exclusions.tags):
+            batches.confirm([facts for facts in page if facts.state is State.DELETING])
         batches.flush()
+
+    def purge(self, order: SweepOrder) -> tuple[Line, ...]:
+        """Let go what a sweep removes beside memories and conversations: what belongs to a removed agent and has not
+        followed it yet; and of the recycle bin, if that is swept, single messages, agents and tools. What went.
+        """
+        tenant, now = self.tenant, order.at if order.now is None else order.now
+        registry, lines = Registry(tenant), list[Line]()
+        registry.finish_unfinished(order.lease(), "remove", note=lines.append)
+        if order.extent.bin:
+            count = _SOME
+            while count == _SOME:
+                count, size = tenant.history.purge_messages(
+                    tenant.name, at=order.upto, now=now, limit=_SOME, lease=order.lease()
+                )
+                lines += [Line("message", "delete", BIN_REASON, count, size)] if count else []
+            registry.purge_due(now, order.lease(), at=order.upto, note=lines.append)
+        return add_up(lines)
 
 
 def _count_each(decided: Iterable[tuple[list[Decision], int]]) -> tuple[list[Census], int]:
     """What may move, for each subject, by looking at each record; and how much is on hold."""
-    totals: dict[tuple[str, Subject], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     held = 0
-    for decisions, kept in decided:
-        held += kept
-        for decision in decisions:
-            mark = zlib.crc32(f"{decision.id}/{decision.version}".encode())
-            total = totals[decision.kind, decision.subject]
-            for place, amount in enumerate((1, decision.size, mark, decision.version)):
-                total[place] += amount
-    return [Census(kind, subject, *total) for (kind, subject), total in totals.items()], held
+
+    def allowed() -> Iterator[Decision]:
+        nonlocal held
+        for decisions, kept in decided:
+            held += kept
+            yield from decisions
+
+    return take_census(allowed()), held
 
 
 def _count_allowed(
