@@ -19,6 +19,7 @@ import raw
 from clocks import FakeClock
 from effort import soak, times
 from holdfast.core.audit import Action, Event
+from holdfast.core.clock import Belief
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, ObjectStoreError, StorageError
 from holdfast.core.records import Subject
 from holdfast.core.values import moment
@@ -71,7 +72,7 @@ def opened(home: Path, state: Path) -> Iterator[World]:
     try:
         tenant = tenant_of(database, "t", lambda: moment(clock()), audit=store)
         note = state / "state" / "audit-checkpoint.json"
-        yield World(database, store, Audit(tenant, LocalObjects(state)), clock, note)
+        yield World(database, store, Audit(tenant, LocalObjects(state), lambda now: Belief(now, now)), clock, note)
     finally:
         database.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.health.backups import check_backups
-from holdfast.health.checks import Check, Status, fail
+from holdfast.health.checks import Check, Status, fail, named
 from holdfast.health.configuration import (
     check_archive,
     check_embedder,
@@ -21,32 +21,28 @@ from holdfast.health.configuration import (
     check_short_term,
     check_summarizer,
 )
-from holdfast.health.keys import check_master_key
+from holdfast.health.keys import check_master_key, check_state_place
 from holdfast.health.sqlite import check_sqlite
-from holdfast.health.store_state import check_state_place
 from holdfast.installation import install_command
 from holdfast.settings import Settings, given_settings, read_settings, without_password
 
 
 def check_health(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> list[Check]:
     """Every check, in order. Without settings that can be read, only what needs none."""
-    checks = [check_python()]
+    checks = check_python()
     try:
         settings = read_settings(environ, url=url, home=home)
     except HoldfastError as problem:
-        return [*checks, fail("settings", problem, "correct the setting that is named")]
-    checks.append(check_settings(given_settings(environ, url=url, home=home), environ))
-    checks.append(check_home(settings.home))
+        return [*checks, named("settings", fail(problem, "correct the setting that is named"))]
+    checks += check_settings(given_settings(environ, url=url, home=home), environ)
+    checks += check_home(settings.home)
     checks += _check_store(settings)
-    if settings.short_term_url:
-        checks.append(check_short_term(settings))
-    checks.append(check_archive(settings, shared=_is_shared(settings)))
-    if _is_shared(settings):
-        checks += check_state_place(settings)
+    checks += check_short_term(settings) if settings.short_term_url else []
+    checks += check_archive(settings, shared=_is_shared(settings))
+    checks += check_state_place(settings) if _is_shared(settings) else []
     checks += check_master_key(settings)
-    checks += check_backups(settings, is_used=any(check.name == "schedule" for check in checks))
-    checks += [check_embedder(settings.embedder), check_summarizer(settings.summarizer)]
-    return checks
+    checks += check_backups(settings, is_used=any(one.name == "schedule" for one in checks))
+    return [*checks, *check_embedder(settings.embedder), *check_summarizer(settings.summarizer)]
 
 
 def _check_store(settings: Settings) -> Iterator[Check]:
@@ -61,14 +57,14 @@ def _check_store(settings: Settings) -> Iterator[Check]:
             f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
-        yield fail("store", problem, "correct HOLDFAST_URL")
+        yield named("store", fail(problem, "correct HOLDFAST_URL"))
 
 
 def _check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         from holdfast.health.postgres import check_postgres  # noqa: PLC0415 - the extra may not be installed
     except ImportError as problem:
-        yield fail("store", f"PostgreSQL needs an extra ({problem})", install_command("postgres"))
+        yield named("store", fail(f"PostgreSQL needs an extra ({problem})", install_command("postgres")))
         return
     yield from check_postgres(settings)
 

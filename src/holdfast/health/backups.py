@@ -10,7 +10,7 @@ from holdfast.backups.format import Manifest
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError
 from holdfast.core.values import DAY, describe_duration, moment
-from holdfast.health.checks import Check, can_write, fail, nearest_existing, ok, run_check, warn
+from holdfast.health.checks import Check, can_write, check, fail, named, nearest_existing, ok, warn
 from holdfast.settings import Settings
 from holdfast.storage.objects.urls import Place, read_place
 from holdfast.store import open_catalog, system_clock
@@ -35,19 +35,19 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
 
     ``is_used`` says that there is a store to back up.
     """
-    found: Sequence[Manifest | Damaged] = ()
     try:
         catalog, place = open_catalog(settings), read_place(settings.backups_url())
-        if problem := _find_problem(catalog, place):
-            yield fail("backups", problem, _PLACE_FIX)
-            return
-        found = list(catalog.all())
-    except HoldfastError as problem:
-        yield fail("backups", problem, _PLACE_FIX)
+        problem = _find_problem(catalog, place)
+        found = [] if problem else list(catalog.all())
+    except HoldfastError as error:
+        yield named("backups", fail(error, _PLACE_FIX))
         return
-    yield run_check("backups", lambda: _judge(catalog, found, is_used=is_used), _BAD_FIX)
+    if problem:
+        yield named("backups", fail(problem, _PLACE_FIX))
+        return
+    yield from _judge(catalog, found, is_used=is_used)
     if found:
-        yield run_check("keys", lambda: _check_separate(settings, place), "correct HOLDFAST_STATE_URL")
+        yield from _check_separate(settings, place)
 
 
 def _find_problem(catalog: Catalog, place: Place) -> str | None:
@@ -59,37 +59,38 @@ def _find_problem(catalog: Catalog, place: Place) -> str | None:
     return None
 
 
+@check("backups", _BAD_FIX)
 def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bool) -> Check:
     """The first thing that is wrong, the worst first."""
     url = catalog.objects.url
     if not found:
         if not is_used:
-            return ok("backups", f"{url} (none yet, and nothing to back up)")
-        return warn("backups", f"{url}: no backup was ever made", _MAKE_FIX)
+            return ok(f"{url} (none yet, and nothing to back up)")
+        return warn(f"{url}: no backup was ever made", _MAKE_FIX)
     whole = [one for one in found if isinstance(one, Manifest)]
     told = f"{len(found):,} in {url}"
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
-        return fail("backups", f"{told}; {damaged.problem}", _fix_for(damaged))
+        return fail(f"{told}; {damaged.problem}", _fix_for(damaged))
     if lacking := next((one for one in reversed(whole) if one.left_out), None):
         newer = any(one.created_at > lacking.created_at and {*lacking.kinds} <= {*one.kinds} for one in whole)
         if not newer:
-            return fail("backups", f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
+            return fail(f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
     now = moment(system_clock())
     ahead = [one for one in whole if is_ahead(one, now)]
     whole = [one for one in whole if one not in ahead]
     latest = list({one.kinds: one for one in whole}.values())
     for one in latest:
         if catalog.is_known_bad(one.id):
-            return fail("backups", f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
+            return fail(f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
     if ahead:
-        return warn("backups", f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
+        return warn(f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
     if late := [words for kinds, most in _OLDEST if (words := _describe_age(whole, {*kinds}, now, most))]:
-        return warn("backups", f"{told}; {'; '.join(late)}", _MAKE_FIX)
+        return warn(f"{told}; {'; '.join(late)}", _MAKE_FIX)
     good = {one.kinds for one in whole if catalog.is_good(one.id)}
     if untried := [one.id for one in latest if one.kinds not in good]:
-        return warn("backups", f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
-    return ok("backups", f"{told}; the newest is of {whole[-1].moment[:16]}")
+        return warn(f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
+    return ok(f"{told}; the newest is of {whole[-1].moment[:16]}")
 
 
 def _fix_for(damaged: Damaged) -> str:
@@ -108,13 +109,14 @@ def _describe_age(whole: Sequence[Manifest], kinds: set[str], now: int, most: in
     return None
 
 
+@check("keys", "correct HOLDFAST_STATE_URL")
 def _check_separate(settings: Settings, place: Place) -> Check:
     """That who loses the backups does not lose the keys to them, and the ledger, in the same moment."""
     state = read_place(settings.keeping_url())
     found = f"keys and ledger in {state.url}, backups in {place.url}"
     if _is_same_disk(state, place):
-        return warn("keys", f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", _KEYS_FIX)
-    return ok("keys", found)
+        return warn(f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", _KEYS_FIX)
+    return ok(found)
 
 
 def _is_same_disk(one: Place, other: Place) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, StorageError
+
+P = ParamSpec("P")
 
 
 class Status(StrEnum):
@@ -30,35 +34,57 @@ class Check:
     fix: str | None = None
 
 
-def ok(name: str, detail: str) -> Check:
+def ok(detail: str) -> Check:
     """All is well."""
-    return Check(name, Status.OK, detail)
+    return Check("", Status.OK, detail)
 
 
-def warn(name: str, detail: str, fix: str) -> Check:
+def warn(detail: str, fix: str) -> Check:
     """It works, and deserves a look."""
-    return Check(name, Status.WARNING, detail, fix)
+    return Check("", Status.WARNING, detail, fix)
 
 
-def fail(name: str, problem: HoldfastError | str, fix: str) -> Check:
+def fail(problem: HoldfastError | str, fix: str) -> Check:
     """It does not work."""
     passing = isinstance(problem, HoldfastError) and problem.retryable
-    return Check(name, Status.FAILED, str(problem), f"try again later; {fix}" if passing else fix)
+    return Check("", Status.FAILED, str(problem), f"try again later; {fix}" if passing else fix)
 
 
-def run_check(name: str, look: Callable[[], Check | str], fix: str | Callable[[HoldfastError], str]) -> Check:
-    """The check that a look makes, or one of what it found in words; a failed one, with ``fix``, where it raises."""
-    try:
-        found = look()
-    except HoldfastError as problem:
-        return fail(name, problem, fix if isinstance(fix, str) else fix(problem))
-    return ok(name, found) if isinstance(found, str) else found
+def named(name: str, found: Check | str) -> Check:
+    """The check of this name; what was found in words is well."""
+    return replace(ok(found) if isinstance(found, str) else found, name=name)
+
+
+def check(
+    name: str, fix: str | Callable[[HoldfastError], str] = ""
+) -> Callable[[Callable[P, Check | str | None]], Callable[P, list[Check]]]:
+    """Make a check of a function that looks at one thing: of the ``Check`` that it returns, or of what it found, in
+    words; of nothing, if it returns ``None``. Where it raises, the check has failed, and says how to ``fix`` that.
+    """
+
+    def decorate(look: Callable[P, Check | str | None]) -> Callable[P, list[Check]]:
+        @wraps(look)
+        def run(*args: P.args, **kwargs: P.kwargs) -> list[Check]:
+            try:
+                found = look(*args, **kwargs)
+            except HoldfastError as problem:
+                found = fail(problem, fix if isinstance(fix, str) else fix(problem))
+            return [] if found is None else [named(name, found)]
+
+        return run
+
+    return decorate
 
 
 def advice_of(problem: HoldfastError) -> str:
     """What a message says is to be done: its last part."""
     _, found, advice = str(problem).rpartition("; ")
     return advice if found else "look at the server's log"
+
+
+def advise(fix: str) -> Callable[[HoldfastError], str]:
+    """What to do: what the problem itself says where it is the store's, ``fix`` for any other."""
+    return lambda problem: advice_of(problem) if isinstance(problem, StorageError) else fix
 
 
 def elapsed_ms(start: float) -> float:

@@ -6,13 +6,13 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from holdfast import __version__
-from holdfast.core.errors import HoldfastError
 from holdfast.core.records import MIB
-from holdfast.health.checks import Check, can_write, elapsed_ms, fail, nearest_existing, ok, run_check, warn
+from holdfast.health.checks import Check, can_write, check, elapsed_ms, fail, nearest_existing, ok, warn
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.model_service import KEY_NAMES
 from holdfast.recall.summaries import open_summarizer
@@ -30,14 +30,16 @@ _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
 
 
+@check("python")
 def check_python() -> Check:
     """That Python is new enough."""
     found = f"Holdfast {__version__} on Python {sys.version.split()[0]}"
     if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return ok("python", found)
-    return fail("python", found, "use Python 3.11 or newer")
+        return ok(found)
+    return fail(found, "use Python 3.11 or newer")
 
 
+@check("settings")
 def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Check:
     """Every setting as it was given, and where."""
     lines = []
@@ -48,68 +50,56 @@ def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Ch
     unknown = sorted(name for name in environ if name.startswith("HOLDFAST_") and name not in known)
     if unknown:
         lines.append(f"unknown: {', '.join(unknown)}")
-        return warn("settings", "\n".join(lines), "correct or unset what is unknown: it has no effect")
-    return ok("settings", "\n".join(lines))
+        return warn("\n".join(lines), "correct or unset what is unknown: it has no effect")
+    return ok("\n".join(lines))
 
 
+@check("home")
 def check_home(home: Path) -> Check:
     """That files can be kept there: the folder, or the nearest one above it that is there."""
     there = nearest_existing(home)
     total, _, free = shutil.disk_usage(there)
     found = f"{home} ({'' if home.is_dir() else 'not there yet, '}{free / MIB / 1024:,.1f} GiB free)"
     if home.exists() and not home.is_dir():
-        return fail("home", f"{home} is a file", "name a folder in HOLDFAST_HOME")
+        return fail(f"{home} is a file", "name a folder in HOLDFAST_HOME")
     if not can_write(there):
         fix = f"make {there} writable (chmod u+wx), or name another folder in HOLDFAST_HOME"
-        return fail("home", f"{found}: {there} cannot be written", fix)
+        return fail(f"{found}: {there} cannot be written", fix)
     if total == 0:
-        return fail("home", f"{home}: {there} keeps no files", "name another folder in HOLDFAST_HOME")
+        return fail(f"{home}: {there} keeps no files", "name another folder in HOLDFAST_HOME")
     if free < _NO_SPACE:
-        return fail("home", found, "free some disk space: nothing can be stored")
+        return fail(found, "free some disk space: nothing can be stored")
     if free < _LITTLE_SPACE:
-        return warn("home", found, "free some disk space before it runs out")
-    return ok("home", found)
+        return warn(found, "free some disk space before it runs out")
+    return ok(found)
 
 
-def check_short_term(settings: Settings) -> Check:
+@check("short_term", "start the server, or correct HOLDFAST_SHORT_TERM_URL")
+def check_short_term(settings: Settings) -> Check | str:
     """That the server answers, and takes and keeps what it is given."""
-    fix = "start the server, or correct HOLDFAST_SHORT_TERM_URL"
-
-    def look() -> Check:
-        store = open_short_term(settings.short_term_url)
-        try:
-            found, problems = store.check()
-        finally:
-            store.close()
-        if not problems:
-            return ok("short_term", f"{found}; a window was written, read and removed")
-        told, remedy = "; ".join((found, *(p.text for p in problems))), "; ".join(p.remedy for p in problems)
-        if any(problem.is_fatal for problem in problems):
-            return fail("short_term", told, remedy)
-        return warn("short_term", told, remedy)
-
-    return run_check("short_term", look, fix)
+    with closing(open_short_term(settings.short_term_url)) as store:
+        found, problems = store.check()
+    if not problems:
+        return f"{found}; a window was written, read and removed"
+    told, remedy = "; ".join((found, *(p.text for p in problems))), "; ".join(p.remedy for p in problems)
+    return (fail if any(problem.is_fatal for problem in problems) else warn)(told, remedy)
 
 
-def check_archive(settings: Settings, *, shared: bool) -> Check:
+@check("archive", _COLD_FIX)
+def check_archive(settings: Settings, *, shared: bool) -> Check | str:
     """That archives can be kept: a bucket is tried out, of a folder it is enough that it can be written.
 
     ``shared`` says that processes on other machines may use the same store, and so must find the same archives.
     """
-    try:
-        place = read_place(settings.cold_url())
-        if place.scheme != "file":
-            return _try_out(settings)
-    except HoldfastError as problem:
-        return fail("archive", problem, _COLD_FIX)
+    place = read_place(settings.cold_url())
+    if place.scheme != "file":
+        return _try_out(settings)
     folder = place.folder
     there = nearest_existing(folder)
     if not can_write(there):
-        return fail("archive", f"{folder}: {there} cannot be written", _COLD_FIX)
+        return fail(f"{folder}: {there} cannot be written", _COLD_FIX)
     found = f"{folder}{'' if folder.is_dir() else ' (not there yet)'}"
-    if shared:
-        return warn("archive", f"{found}: a folder that other machines may not see", _SHARED_FIX)
-    return ok("archive", found)
+    return warn(f"{found}: a folder that other machines may not see", _SHARED_FIX) if shared else found
 
 
 def _try_out(settings: Settings) -> Check:
@@ -118,9 +108,9 @@ def _try_out(settings: Settings) -> Check:
     warnings = store.check()
     found = f"{store.url} (written, read and deleted in {elapsed_ms(watch):,.0f} ms)"
     if not warnings:
-        return ok("archive", found)
+        return ok(found)
     problems, remedies = zip(*(_split_warning(warning) for warning in warnings), strict=True)
-    return warn("archive", "; ".join((found, *problems)), "; ".join(remedies))
+    return warn("; ".join((found, *problems)), "; ".join(remedies))
 
 
 def _split_warning(warning: str) -> tuple[str, str]:
@@ -129,27 +119,20 @@ def _split_warning(warning: str) -> tuple[str, str]:
     return matter, remedy or "see docs/howto/deploy.md"
 
 
-def check_embedder(setting: str) -> Check:
+@check("embedder", "correct what HOLDFAST_EMBEDDER names; static needs nothing")
+def check_embedder(setting: str) -> str:
     """That texts are embedded, and how fast."""
-
-    def found() -> str:
-        watch = time.perf_counter()
-        embedder = open_embedder(setting)
-        embedder.embed(["how long does the first text take?"])
-        first = elapsed_ms(watch)
-        watch = time.perf_counter()
-        embedder.embed(["and how long does the next one take?"])
-        next_one = elapsed_ms(watch)
-        return f"{embedder.id}, {embedder.dim} dimensions (ready in {first:,.0f} ms, then {next_one:.2f} ms a text)"
-
-    return run_check("embedder", found, "correct what HOLDFAST_EMBEDDER names; static needs nothing")
+    watch = time.perf_counter()
+    embedder = open_embedder(setting)
+    embedder.embed(["how long does the first text take?"])
+    first, watch = elapsed_ms(watch), time.perf_counter()
+    embedder.embed(["and how long does the next one take?"])
+    took = f"ready in {first:,.0f} ms, then {elapsed_ms(watch):.2f} ms a text"
+    return f"{embedder.id}, {embedder.dim} dimensions ({took})"
 
 
-def check_summarizer(setting: str) -> Check:
+@check("summarizer", "correct HOLDFAST_SUMMARIZER; extractive needs nothing")
+def check_summarizer(setting: str) -> str:
     """That the setting can be used."""
-
-    def found() -> str:
-        open_summarizer(setting)
-        return setting if setting == "extractive" else f"{setting} (not asked: that may cost money)"
-
-    return run_check("summarizer", found, "correct HOLDFAST_SUMMARIZER; extractive needs nothing")
+    open_summarizer(setting)
+    return setting if setting == "extractive" else f"{setting} (not asked: that may cost money)"

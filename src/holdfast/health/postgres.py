@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
+from contextlib import closing
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -16,9 +16,9 @@ from psycopg.rows import tuple_row
 from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
 from holdfast.core.records import MIB
 from holdfast.core.values import SECOND
-from holdfast.health.checks import Check, Status, advice_of, elapsed_ms, fail, ok, run_check, warn
+from holdfast.health.checks import Check, Status, advice_of, check, elapsed_ms, fail, named, ok, warn
+from holdfast.health.keys import find_loss
 from holdfast.health.lifecycle import check_lifecycle
-from holdfast.health.store_state import check_lost
 from holdfast.installation import upgrade_command
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.settings import Settings
@@ -33,7 +33,7 @@ _SQL: Final = statements("holdfast.health")
 _OLDEST: Final = 15
 #: From here on a clock's difference eats into the lease of whoever sweeps.
 _APART: Final = 1 * SECOND
-_STANDING_SECONDS: Final = 60.0
+_IDLE_SECONDS: Final = 60.0
 #: Half of the numbers that transactions have before the server stops to protect them.
 _OLD_NUMBERS: Final = 1_000_000_000
 
@@ -66,6 +66,7 @@ class ServerQuery:
         return {str(name) for (name,) in self.rows("tables", quoted(self.schema))}
 
 
+@check("store", advice_of)
 def check_server(query: ServerQuery) -> Check:
     """Who answers, how fast, and whether anyone can listen."""
     version, number, encoding, size = query.row("server")
@@ -75,13 +76,13 @@ def check_server(query: ServerQuery) -> Check:
     secret, exposed = _transport(query)
     found = f"{query.place}: PostgreSQL {version}, {size / MIB:,.1f} MiB, answers in {took:.1f} ms, {secret}"
     if number // 10_000 < _OLDEST:
-        return fail("store", found, f"upgrade the server: Holdfast needs PostgreSQL {_OLDEST} or newer")
+        return fail(found, f"upgrade the server: Holdfast needs PostgreSQL {_OLDEST} or newer")
     if encoding != "UTF8":
         fix = "create the database with ENCODING 'UTF8' TEMPLATE template0: no other keeps every text"
-        return fail("store", f"{found}, encoding {encoding}", fix)
+        return fail(f"{found}, encoding {encoding}", fix)
     if exposed:
-        return warn("store", found, "add ?sslmode=verify-full (and sslrootcert=…) to HOLDFAST_URL: anyone can listen")
-    return ok("store", found)
+        return warn(found, "add ?sslmode=verify-full (and sslrootcert=…) to HOLDFAST_URL: anyone can listen")
+    return ok(found)
 
 
 def _transport(query: ServerQuery) -> tuple[str, bool]:
@@ -94,18 +95,20 @@ def _transport(query: ServerQuery) -> tuple[str, bool]:
     return "not encrypted", ip_address(address).is_global
 
 
+@check("writable", advice_of)
 def check_writing(query: ServerQuery) -> Check:
     """That it is the primary, and takes writes."""
     standby, read_only, standbys = query.row("writable")
     if standby:
         fix = "name the primary in HOLDFAST_URL (of several hosts, ?target_session_attrs=read-write finds it)"
-        return fail("writable", "a standby, which can only be read", fix)
+        return fail("a standby, which can only be read", fix)
     if read_only:
         fix = "turn default_transaction_read_only off for this user and database"
-        return fail("writable", "transactions are read-only here", fix)
-    return ok("writable", f"the primary; {standbys or 'no'} standby{'s' if standbys > 1 else ''} connected to it")
+        return fail("transactions are read-only here", fix)
+    return ok(f"the primary; {standbys or 'no'} standby{'s' if standbys > 1 else ''} connected to it")
 
 
+@check("server_clock", advice_of)
 def check_clock(query: ServerQuery) -> Check:
     """How far the server's clock is from this machine's. The best of some attempts: the network is part of each."""
     attempts = []
@@ -125,21 +128,23 @@ def judge_clock(apart: int, doubt: int) -> Check:
     )
     fix = "set both clocks by NTP: when a lease ends, what is due and what has expired depend on them"
     if abs(apart) - doubt >= LEASE_TTL:
-        return fail("server_clock", found, fix)
+        return fail(found, fix)
     if abs(apart) - doubt > _APART:
-        return warn("server_clock", found, fix)
-    return ok("server_clock", found)
+        return warn(found, fix)
+    return ok(found)
 
 
+@check("durability", advice_of)
 def check_durability(query: ServerQuery) -> Check:
     """That what was committed is on the disk."""
     off = [str(name) for (name,) in query.rows("durability")]
     if off:
         fix = f"turn {' and '.join(off)} on: a crash of the server can lose what was said to be stored"
-        return warn("durability", f"off: {', '.join(off)}", fix)
-    return ok("durability", "a commit waits for the server's disk")
+        return warn(f"off: {', '.join(off)}", fix)
+    return ok("a commit waits for the server's disk")
 
 
+@check("connections", advice_of)
 def check_connections(query: ServerQuery) -> Check:
     """That a full pool of this process fits beside what is connected now."""
     total, *limits, used = query.row("connections")
@@ -151,55 +156,61 @@ def judge_connections(limits: list[int], used: int, pool_size: int) -> Check:
     most = min(limits)
     found = f"{most} are allowed, {used} in use; each process takes up to {pool_size}"
     if pool_size > most:
-        return fail("connections", found, f"set HOLDFAST_POOL_SIZE to less than {most}, or raise max_connections")
+        return fail(found, f"set HOLDFAST_POOL_SIZE to less than {most}, or raise max_connections")
     if used + pool_size > most:
         fix = "lower HOLDFAST_POOL_SIZE, raise max_connections, or put PgBouncer between them"
-        return warn("connections", found, fix)
-    return ok("connections", found)
+        return warn(found, fix)
+    return ok(found)
 
 
-def check_transactions(query: ServerQuery, longer_than: float = _STANDING_SECONDS) -> Check:
+@check("transactions", advice_of)
+def check_transactions(query: ServerQuery, longer_than: float = _IDLE_SECONDS) -> Check:
     """That nobody keeps a transaction open: what is deleted cannot be cleared away meanwhile."""
-    standing = query.rows("standing", longer_than)
+    idle = query.rows("idle", longer_than)
     (sees_all,) = query.row("sees_all")
-    if standing:
-        who, seconds = standing[0]
-        more = f", and {len(standing) - 1} more" if len(standing) > 1 else ""
+    if idle:
+        who, seconds = idle[0]
+        more = f", and {len(idle) - 1} more" if len(idle) > 1 else ""
         fix = "end it (pg_terminate_backend, ROLLBACK PREPARED): until then nothing that is deleted can be cleared away"
-        return warn("transactions", f"{who} has stood still for {seconds:,.0f} s in a transaction{more}", fix)
+        return warn(f"{who} has stood still for {seconds:,.0f} s in a transaction{more}", fix)
     others = "" if sees_all else " (only this user's can be seen; GRANT pg_read_all_stats shows all)"
-    return ok("transactions", f"none stands still for over {longer_than:.0f} s{others}")
+    return ok(f"none stands still for over {longer_than:.0f} s{others}")
 
 
+@check("autovacuum", advice_of)
 def check_vacuum(query: ServerQuery) -> Check:
     """That the server clears away what was deleted."""
     on, age, without = query.row("autovacuum", quoted(query.schema))
     fix = "turn autovacuum and track_counts on: without them what is deleted stays in the tables' files"
     if not on:
-        return warn("autovacuum", "off", fix)
+        return warn("off", fix)
     if without:
-        return warn("autovacuum", f"off for {', '.join(without)}", f"ALTER TABLE … RESET (autovacuum_enabled); {fix}")
+        return warn(f"off for {', '.join(without)}", f"ALTER TABLE … RESET (autovacuum_enabled); {fix}")
     if age > _OLD_NUMBERS:
         fix = "VACUUM (FREEZE) the database, and find what holds vacuum back: see transactions"
-        return warn("autovacuum", f"on, but {age:,} transactions behind", fix)
-    return ok("autovacuum", f"on, {age:,} transactions since everything was last looked at")
+        return warn(f"on, but {age:,} transactions behind", fix)
+    return ok(f"on, {age:,} transactions since everything was last looked at")
 
 
-#: What is looked at once the server has answered, by the name of the check.
-SERVER_CHECKS: Final = {
-    "writable": check_writing,
-    "server_clock": check_clock,
-    "durability": check_durability,
-    "connections": check_connections,
-    "transactions": check_transactions,
-    "autovacuum": check_vacuum,
-}
+#: What is looked at once the server has answered.
+SERVER_CHECKS: Final = (
+    check_writing,
+    check_clock,
+    check_durability,
+    check_connections,
+    check_transactions,
+    check_vacuum,
+)
 
 
 NEWEST: Final = migrations(PACKAGE)[-1].number
 #: Any command that opens the store brings it up to date; this one does nothing else.
 _OPEN: Final = "holdfast schedule list"
 _WAIT: Final = "5"
+_CONNECTION_FIXES: Final[dict[type[HoldfastError], str]] = {
+    StoreAwayError: "start the server, let this machine through to it, or correct host and port in HOLDFAST_URL",
+    StoreBusyError: "raise max_connections on the server, or lower HOLDFAST_POOL_SIZE in each process",
+}
 
 
 def check_postgres(settings: Settings) -> Iterator[Check]:
@@ -207,39 +218,41 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         parts = check_url(settings.url)
     except HoldfastError as problem:
-        yield fail("store", problem, "correct HOLDFAST_URL; special characters of a password are percent-encoded")
+        fix = "correct HOLDFAST_URL; special characters of a password are percent-encoded"
+        yield named("store", fail(problem, fix))
         return
     conninfo = make_conninfo("", **{"connect_timeout": _WAIT, **parts, "application_name": "holdfast doctor"})
     place = place_of(conninfo)
     try:
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
-        yield _connection_failure(translate_error(problem, place))
+        found = translate_error(problem, place)
+        yield named("store", fail(found, _CONNECTION_FIXES.get(type(found)) or advice_of(found)))
         return
     with connection:
         yield from _check_connected(ServerQuery(connection, place, schema_of(parts), settings))
 
 
 def _check_connected(query: ServerQuery) -> Iterator[Check]:
-    store = run_check("store", lambda: check_server(query), advice_of)
+    (store,) = check_server(query)
     yield store
     if store.status is Status.FAILED:
         return
-    for name, look in SERVER_CHECKS.items():
-        yield run_check(name, partial(look, query), advice_of)
+    for look in SERVER_CHECKS:
+        yield from look(query)
     try:
         version = version_of(query)
     except HoldfastError as problem:
-        yield fail("schema", problem, advice_of(problem))
+        yield named("schema", fail(problem, advice_of(problem)))
         return
-    made = run_check("schema", lambda: check_schema(query, version), advice_of)
+    (made,) = check_schema(query, version)
     yield made
-    yield run_check("foreign_tables", lambda: check_foreign_tables(query, version), advice_of)
-    if version == 0 and (lost := check_lost(query.settings, "identity")) is not None:
-        yield lost
-    allowed = run_check("privileges", lambda: check_privileges(query, version), advice_of)
+    yield from check_foreign_tables(query, version)
+    if version == 0 and (lost := find_loss(query.settings)) is not None:
+        yield named("identity", lost)
+    (allowed,) = check_privileges(query, version)
     yield allowed
-    yield run_check("distribution", lambda: check_nodes(query), advice_of)
+    yield from check_nodes(query)
     if Status.FAILED not in (made.status, allowed.status) and version == NEWEST:
         yield from _check_inside(query.settings)
 
@@ -249,22 +262,10 @@ def _check_inside(settings: Settings) -> Iterator[Check]:
     try:
         database = PostgresDatabase(settings.url, busy_seconds=5, pool_size=2, prepare=settings.prepare)
     except HoldfastError as problem:
-        yield fail("opening", problem, advice_of(problem))
+        yield named("opening", fail(problem, advice_of(problem)))
         return
-    try:
+    with closing(database):
         yield from check_lifecycle(database, settings)
-    finally:
-        database.close()
-
-
-def _connection_failure(problem: HoldfastError) -> Check:
-    if isinstance(problem, StoreAwayError):
-        fix = "start the server, let this machine through to it, or correct host and port in HOLDFAST_URL"
-    elif isinstance(problem, StoreBusyError):
-        fix = "raise max_connections on the server, or lower HOLDFAST_POOL_SIZE in each process"
-    else:
-        fix = advice_of(problem)
-    return fail("store", problem, fix)
 
 
 def version_of(query: ServerQuery) -> int:
@@ -281,61 +282,64 @@ def version_of(query: ServerQuery) -> int:
     return 0 if row is None else int(row[0])
 
 
+@check("schema", advice_of)
 def check_schema(query: ServerQuery, version: int) -> Check:
     """That the tables are there, in a version that this Holdfast can use."""
     if version == 0:
-        return ok("schema", f"no tables in the schema {query.schema} yet; the first opening makes them")
+        return ok(f"no tables in the schema {query.schema} yet; the first opening makes them")
     if version > NEWEST:
         fix = f"upgrade with: {upgrade_command()}"
-        return fail("schema", f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
+        return fail(f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
     if version < NEWEST:
         fix = f"open it once as the owner of its tables: {_OPEN}"
-        return warn("schema", f"version {version} in the schema {query.schema}, to be brought to {NEWEST}", fix)
+        return warn(f"version {version} in the schema {query.schema}, to be brought to {NEWEST}", fix)
     there = query.tables()
     if missing := sorted(ALL_TABLES - there):
-        return fail("schema", f"tables are missing: {', '.join(missing)}", "restore a backup")
-    return ok("schema", f"version {version} in the schema {query.schema} (this Holdfast knows up to {NEWEST})")
+        return fail(f"tables are missing: {', '.join(missing)}", "restore a backup")
+    return ok(f"version {version} in the schema {query.schema} (this Holdfast knows up to {NEWEST})")
 
 
+@check("foreign_tables", advice_of)
 def check_foreign_tables(query: ServerQuery, version: int) -> Check:
     """That other applications keep out of the schema, and that the schema hides none of their tables from them."""
     there = query.tables()
     if version == 0 and (taken := sorted(there & ALL_TABLES)):
         found = f"another application has tables of Holdfast's names in the schema {query.schema}: {', '.join(taken)}"
-        return fail("foreign_tables", found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
+        return fail(found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
     if foreign := sorted(there - ALL_TABLES - {COPYING}):  # which holdfast migrate makes, and removes
         found = f"the schema {query.schema} has tables that are not Holdfast's: {', '.join(foreign)}"
         fix = (
             "move them with ALTER TABLE … SET SCHEMA public: Holdfast does not back them up, export them or erase them"
         )
-        return warn("foreign_tables", found, fix)
+        return warn(found, fix)
     user, *_ = query.row("role", quoted(query.schema))
     namesakes = [str(name) for (name,) in query.rows("namesakes", query.schema, sorted(ALL_TABLES))]
     if user == query.schema and namesakes:
         found = f"applications that log in as {user} find Holdfast's tables in place of {', '.join(namesakes)}"
         fix = f"let them log in as another role, or run: ALTER ROLE {quoted(user)} SET search_path = public"
-        return warn("foreign_tables", found, fix)
-    return ok("foreign_tables", f"the schema {query.schema} has no table of another application")
+        return warn(found, fix)
+    return ok(f"the schema {query.schema} has no table of another application")
 
 
+@check("privileges", advice_of)
 def check_privileges(query: ServerQuery, version: int) -> Check:
     """That this user may do what is needed, and not everything."""
     user, is_super, may_create, owns = query.row("role", quoted(query.schema))
     if version == 0 and not may_create:
         name = quoted(query.connection.info.dbname)
         fix = f"GRANT CREATE ON DATABASE {name} TO {quoted(user)}, or let another user open it once: {_OPEN}"
-        return fail("privileges", f"{user} may not make the schema {query.schema}", fix)
+        return fail(f"{user} may not make the schema {query.schema}", fix)
     missing = [str(what) for (what,) in query.rows("missing", quoted(query.schema))]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        return fail("privileges", f"{user} lacks {', '.join(missing[:3])}{more}", _grants(query.schema, user))
+        return fail(f"{user} lacks {', '.join(missing[:3])}{more}", _grants(query.schema, user))
     if version < NEWEST and not owns:
         fix = f"open it once as the owner of its tables: {_OPEN}"
-        return fail("privileges", f"{user} may not bring the tables up to date", fix)
+        return fail(f"{user} may not bring the tables up to date", fix)
     if is_super:
         fix = "let Holdfast be a user of its own that is no superuser: see docs/howto/deploy.md"
-        return warn("privileges", f"{user} is a superuser, and may do everything on this server", fix)
-    return ok("privileges", f"{user} may {'read, write and change' if owns else 'read and write'} the tables")
+        return warn(f"{user} is a superuser, and may do everything on this server", fix)
+    return ok(f"{user} may {'read, write and change' if owns else 'read and write'} the tables")
 
 
 def _grants(schema: str, user: str) -> str:
@@ -347,6 +351,7 @@ def _grants(schema: str, user: str) -> str:
     )
 
 
+@check("distribution", advice_of)
 def check_nodes(query: ServerQuery) -> Check:
     """That the tables lie where they should: all on one server, or spread by Citus."""
     (enabled,) = query.row("citus_version")
@@ -354,13 +359,13 @@ def check_nodes(query: ServerQuery) -> Check:
     if enabled is None:
         if wanted:
             fix = "run CREATE EXTENSION citus in this database, on every node; or leave HOLDFAST_DISTRIBUTE out"
-            return fail("distribution", "HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", fix)
-        return ok("distribution", "one server")
+            return fail("HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", fix)
+        return ok("one server")
     spread = {str(name): bool(by_column) for name, by_column in query.rows("distributed", quoted(query.schema))}
     nodes, coordinator = query.row("nodes")
     if not coordinator:
         fix = "name the coordinator in HOLDFAST_URL: locks that all processes must share are taken there"
-        return fail("distribution", f"a worker of a Citus {enabled} cluster", fix)
+        return fail(f"a worker of a Citus {enabled} cluster", fix)
     return judge_nodes(enabled, nodes, spread, wanted=wanted)
 
 
@@ -370,10 +375,10 @@ def judge_nodes(enabled: str, nodes: int, spread: dict[str, bool], *, wanted: bo
     if not spread:
         found = f"{cluster}; all tables are on the coordinator"
         if not wanted:
-            return ok("distribution", f"{found} (HOLDFAST_DISTRIBUTE=yes would spread them)")
-        return warn("distribution", found, f"spread them by opening it once as the owner of its tables: {_OPEN}")
+            return ok(f"{found} (HOLDFAST_DISTRIBUTE=yes would spread them)")
+        return warn(found, f"spread them by opening it once as the owner of its tables: {_OPEN}")
     expected = dict.fromkeys(BY_SUBJECT, True) | dict.fromkeys(EVERYWHERE, False)
     if left := sorted(name for name, by_subject in expected.items() if spread.get(name) is not by_subject):
         fix = f"set HOLDFAST_DISTRIBUTE=yes and open it once as the owner of its tables: {_OPEN}"
-        return fail("distribution", f"{cluster}; not spread as they should be: {', '.join(left)}", fix)
-    return ok("distribution", f"{cluster}; {len(BY_SUBJECT)} tables by subject, {len(EVERYWHERE)} whole on every node")
+        return fail(f"{cluster}; not spread as they should be: {', '.join(left)}", fix)
+    return ok(f"{cluster}; {len(BY_SUBJECT)} tables by subject, {len(EVERYWHERE)} whole on every node")

@@ -25,7 +25,7 @@ SELECT current_setting('max_connections')::int - current_setting('superuser_rese
        (SELECT sum(numbackends) FROM pg_stat_database)::int
 
 -- Transactions in which nothing has happened for so many seconds, and those that were prepared so long ago.
--- name: standing
+-- name: idle
 SELECT 'process ' || pid || ' of ' || coalesce(usename, '?') || coalesce(' (' || nullif(application_name, '') || ')', ''),
        extract(epoch FROM clock_timestamp() - state_change)::float8 AS since
 FROM pg_stat_activity

@@ -14,9 +14,9 @@ import apsw
 
 from holdfast.core.errors import HoldfastError, NotAStoreError
 from holdfast.core.records import MIB
-from holdfast.health.checks import Check, Status, elapsed_ms, fail, nearest_existing, ok, run_check, warn
+from holdfast.health.checks import Check, Status, check, elapsed_ms, fail, named, nearest_existing, ok, warn
+from holdfast.health.keys import find_loss
 from holdfast.health.lifecycle import check_lifecycle
-from holdfast.health.store_state import check_lost
 from holdfast.settings import Settings, sqlite_path
 from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID, Database
@@ -31,60 +31,49 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
     try:
         path = sqlite_path(settings.url)
     except HoldfastError as problem:
-        yield fail("store", problem, "correct HOLDFAST_URL")
+        yield named("store", fail(problem, "correct HOLDFAST_URL"))
         return
-    yield _disk(path.parent)
+    yield from _check_disk(path.parent)
     if not path.exists() or path.stat().st_size == 0:
-        yield check_lost(settings) or ok("store", f"{path} (not there yet; the first memory makes it)")
+        yield named("store", find_loss(settings) or f"{path} (not there yet; the first memory makes it)")
         return
     size = f"{path} ({path.stat().st_size / MIB:,.1f} MiB)"
     version = _version(path)
     if version is not None and version < _NEWEST:  # opening it would bring it up to date
-        yield ok("store", size)
-        yield ok("schema", f"version {version}; the next opening brings it to {_NEWEST}, and then there is more to see")
+        yield named("store", size)
+        coming = f"version {version}; the next opening brings it to {_NEWEST}, and then there is more to see"
+        yield named("schema", coming)
         return
     try:
         database = Database(path, busy_seconds=_PATIENCE_SECONDS)
     except HoldfastError as problem:
-        yield fail("store", problem, "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup")
+        fix = "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
+        yield named("store", fail(problem, fix))
         return
-    try:
-        yield ok("store", size)
-        yield _schema(database)
-        yield _foreign_tables(database)
-        yield _journal(database)
-        integrity = run_check("integrity", lambda: _quick_check(database), "restore a backup: the file is damaged")
+    with closing(database):
+        yield named("store", size)
+        yield named("schema", f"version {version} (this Holdfast knows up to {_NEWEST})")
+        yield from _check_foreign_tables(database)
+        yield from _check_journal(database)
+        (integrity,) = _check_integrity(database)
         yield integrity
         if integrity.status is Status.OK:  # what is damaged need not be asked further
             yield from check_lifecycle(database, settings)
-    finally:
-        database.close()
 
 
 def _version(path: Path) -> int | None:
     """The version of a store's schema; ``None`` if that cannot be told, or it is no store of ours."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(int(_PATIENCE_SECONDS * 1_000))
+            is_ours = int(connection.pragma("application_id")) == APPLICATION_ID
+            return int(connection.pragma("user_version")) if is_ours else None
     except apsw.Error:
         return None
-    try:
-        connection.set_busy_timeout(int(_PATIENCE_SECONDS * 1_000))
-        if int(connection.pragma("application_id")) != APPLICATION_ID:
-            return None
-        return int(connection.pragma("user_version"))
-    except apsw.Error:
-        return None
-    finally:
-        connection.close()
 
 
-def _schema(database: Database) -> Check:
-    with database.read() as tx:
-        version = tx.connection.pragma("user_version")
-    return ok("schema", f"version {version} (this Holdfast knows up to {_NEWEST})")
-
-
-def _foreign_tables(database: Database) -> Check:
+@check("foreign_tables")
+def _check_foreign_tables(database: Database) -> Check:
     """That no other application keeps tables in the file."""
     with closing(apsw.Connection(":memory:")) as connection:
         for _, script in migrations("holdfast.storage.sqlite"):
@@ -94,8 +83,8 @@ def _foreign_tables(database: Database) -> Check:
         foreign = sorted(_tables(tx.connection) - ours)
     if foreign:
         fix = "give the other application a file of its own: Holdfast does not back these up, export them or erase them"
-        return warn("foreign_tables", f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
-    return ok("foreign_tables", "the file has no table of another application")
+        return warn(f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
+    return ok("the file has no table of another application")
 
 
 def _tables(connection: apsw.Connection) -> set[str]:
@@ -103,23 +92,26 @@ def _tables(connection: apsw.Connection) -> set[str]:
     return {str(name) for (name,) in found}
 
 
-def _journal(database: Database) -> Check:
+@check("journal")
+def _check_journal(database: Database) -> Check:
     with database.read() as tx:
         mode = tx.connection.pragma("journal_mode")
     found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
     if mode == "wal":
-        return ok("journal", found)
-    return warn("journal", found, "keep the store on a local disk: here readers wait for writers")
+        return ok(found)
+    return warn(found, "keep the store on a local disk: here readers wait for writers")
 
 
-def _quick_check(database: Database) -> str:
+@check("integrity", "restore a backup: the file is damaged")
+def _check_integrity(database: Database) -> str:
     watch = time.perf_counter()
     if problems := database.check():
         raise NotAStoreError("\n".join(problems[:5]))
     return f"quick check passed in {elapsed_ms(watch):,.0f} ms"
 
 
-def _disk(folder: Path) -> Check:
+@check("disk")
+def _check_disk(folder: Path) -> Check:
     """How long a durable write takes beside the store: every ``add`` waits for one."""
     there = nearest_existing(folder)
     try:
@@ -130,8 +122,8 @@ def _disk(folder: Path) -> Check:
             os.fsync(file.fileno())
             took = elapsed_ms(watch)
     except OSError as problem:
-        return fail("disk", f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
+        return fail(f"cannot write in {there}: {problem.strerror}", f"make {there} writable")
     found = f"a durable write takes {took:.2f} ms"
     if took > _SLOW_WRITE_MS:
-        return warn("disk", found, "put the store on a faster disk: every add waits this long")
-    return ok("disk", found)
+        return warn(found, "put the store on a faster disk: every add waits this long")
+    return ok(found)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import Decision
@@ -70,11 +71,17 @@ _SHORT: Final = 160
 _BATCH: Final = 1_000
 
 
-class Owner(NamedTuple):
-    """Whose a pack is. What was read of one subject is never written for whoever has the name later."""
+class Run(NamedTuple):
+    """One run of archiving: for whom, when, and what must still hold then. What was read of one subject is never
+    written for whoever has the name later: those have another alias.
+    """
 
     subject: Subject
     alias: str
+    now: int
+    lease: Lease | None = None
+    rules: int | None = None
+    """The version of the rules that it was decided by."""
 
 
 class Kept(NamedTuple):
@@ -113,7 +120,7 @@ class Archives:
         """Archive records of one subject and kind as decided; what became of each."""
         archive = TYPES[MemoryType(decisions[0].kind)].archive
         try:
-            alias = self.packs.alias(subject)
+            run = Run(subject, self.packs.alias(subject), now, lease, rules)
         except NotFoundError:
             return [Kept(Outcome.STALE) for _ in decisions]
         kept: list[Kept] = []
@@ -121,39 +128,26 @@ class Archives:
             some = decisions[start : start + _BATCH * 4]
             entries = self.records.entries(subject, [decision.id for decision in some])
             found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
-            if archive is Archive.SUMMARY:
-                todo = [
-                    (to_move(decision, Cause.RULE, decision.rule, keeping=_in_place(entry)), entry)
-                    for decision, entry in found
-                ]
-                done = self._carry_out(subject, todo, now=now, lease=lease, rules=rules)
-            else:
-                done = self._pack(Owner(subject, alias), found, now=now, lease=lease, rules=rules)
+            done = self._carry_out(run, found, _in_place) if archive is Archive.SUMMARY else self._pack(run, found)
             kept += [done.get(decision.id, Kept(Outcome.STALE)) for decision in some]
         return kept
 
-    def _pack(
-        self, owner: Owner, found: Sequence[tuple[Decision, Entry]], *, now: int, lease: Lease | None, rules: int | None
-    ) -> dict[str, Kept]:
+    def _pack(self, run: Run, found: Sequence[tuple[Decision, Entry]]) -> dict[str, Kept]:
         done: dict[str, Kept] = {}
         items = [_packed(entry) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
         for part in groups(sizes):
-            joined, old = self._to_join(owner.subject)
+            joined, old = self._to_join(run.subject)
             try:
-                number = self._write(owner, [*old, *items[part]], now)
+                number = self._write(run, [*old, *items[part]])
             except NotFoundError:  # erased meanwhile
                 return done
-            todo = [
-                (to_move(decision, Cause.RULE, decision.rule, keeping=self._cold(entry, number)), entry)
-                for decision, entry in found[part]
-            ]
-            done.update(self._carry_out(owner.subject, todo, now=now, lease=lease, rules=rules))
+            done |= self._carry_out(run, found[part], partial(self._cold, number))
             if joined is not None:
-                self.packs.swap(joined.number, number, members=len(old), lease=lease)
-            self._settle(number, lease, now)
+                self.packs.swap(joined.number, number, members=len(old), lease=run.lease)
+            self._settle(number, run.lease, run.now)
             if joined is not None:
-                self._settle(joined.number, lease, now)
+                self._settle(joined.number, run.lease, run.now)
         return done
 
     def _to_join(self, subject: Subject) -> tuple[Pack | None, list[Packed]]:
@@ -170,17 +164,15 @@ class Archives:
         members = set(self.packs.members(pack.number))
         return [item for item in self._read(pack) if item.id in members]
 
-    def _write(self, owner: Owner, items: Sequence[Packed], now: int) -> int:
+    def _write(self, run: Run, items: Sequence[Packed]) -> int:
         """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
-        subject, alias = owner
-        data = seal_pack(alias, items)
-        name = pack_name(alias, self.new_id(now))
+        data = seal_pack(run.alias, items)
+        name = pack_name(run.alias, self.new_id(run.now))
         digest = pack_digest(data)
         objects = self.objects()
         objects.prepare()
-        number = self.packs.open(
-            subject, name=name, records=len(items), size=len(data), digest=digest, now=now, alias=alias
-        )
+        pack: Any = {"name": name, "records": len(items), "size": len(data), "digest": digest}
+        number = self.packs.open(run.subject, **pack, now=run.now, alias=run.alias)
         objects.put(name, data)
         if pack_digest(objects.get(name)) != digest:
             raise ObjectDamagedError(
@@ -191,7 +183,7 @@ class Archives:
             raise LeaseLostError(f"another process has taken over; the object {name} was given up")
         return number
 
-    def _cold(self, entry: Entry, number: int) -> Keeping:
+    def _cold(self, number: int, entry: Entry) -> Keeping:
         record = entry.record
         metadata = {name: value for name, value in record.metadata.items() if name != "document"}
         return Keeping(self._summary(record.content), None, metadata, compact(record, entry.encoding), number)
@@ -205,15 +197,16 @@ class Archives:
         return self.summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
     def _carry_out(
-        self, subject: Subject, todo: Sequence[tuple[Move, Entry]], *, now: int, lease: Lease | None, rules: int | None
+        self, run: Run, found: Sequence[tuple[Decision, Entry]], keep: Callable[[Entry], Keeping]
     ) -> dict[str, Kept]:
-        """Carry out moves, each of a record as it was read."""
+        """Archive records as they were read; ``keep`` says what stays of each."""
         done: dict[str, Kept] = {}
-        for start in range(0, len(todo), _BATCH):
-            some = todo[start : start + _BATCH]
-            moves = [move for move, _ in some]
-            (outcomes,) = self.records.transition_all([(subject, moves)], now=now, lease=lease, rules=rules)
-            for (move, entry), outcome in zip(some, outcomes, strict=True):
+        for start in range(0, len(found), _BATCH):
+            some = found[start : start + _BATCH]
+            moves = [to_move(decision, Cause.RULE, decision.rule, keeping=keep(entry)) for decision, entry in some]
+            batches = [(run.subject, moves)]
+            (outcomes,) = self.records.transition_all(batches, now=run.now, lease=run.lease, rules=run.rules)
+            for (_, entry), move, outcome in zip(some, moves, outcomes, strict=True):
                 done[move.id] = _kept(outcome, entry, move)
         return done
 
@@ -244,16 +237,8 @@ class Archives:
         back = replace(record, state=State.ACTIVE, content=content, body=body, metadata=metadata)
         (encoding,) = self.encode([back])
         keeping = Keeping(content, body, metadata, encoding, None)
-        move = Move(
-            record.id,
-            record.version,
-            record.state,
-            State.ACTIVE,
-            "brought back from cold storage",
-            Cause.RESTORE,
-            aged_from=now,
-            keeping=keeping,
-        )
+        reason, whose = "brought back from cold storage", (record.id, record.version)
+        move = Move(*whose, record.state, State.ACTIVE, reason, Cause.RESTORE, aged_from=now, keeping=keeping)
         (outcome,) = self.records.transition(record.scope.subject, [move], now=now)
         if outcome is Outcome.FULL:
             raise QuotaExceededError(
@@ -316,11 +301,11 @@ class Archives:
         pack = self.packs.get(number)
         if pack is None or is_tombstone(pack.subject):
             return
-        owner = Owner(pack.subject, self.packs.alias(pack.subject))
+        run = Run(pack.subject, self.packs.alias(pack.subject), now, lease)
         if self.packs.get(number) != pack:  # another may have the name by now
             return
         staying = self._copied(pack)
-        again = self._write(owner, staying, now)
+        again = self._write(run, staying)
         self.packs.swap(number, again, members=len(staying), lease=lease)
         self._finish(again)
 
@@ -361,10 +346,5 @@ def _stored_bytes(keeping: Keeping) -> int:
 
 def _packed(entry: Entry) -> Packed:
     record = entry.record
-    document: dict[str, Any] = {
-        "kind": record.kind.value,
-        "content": record.content,
-        "body": record.body,
-        "metadata": record.metadata,
-    }
+    document = {"kind": record.kind.value, "content": record.content, "body": record.body, "metadata": record.metadata}
     return Packed(record.id, document)

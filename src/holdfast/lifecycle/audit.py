@@ -53,7 +53,7 @@ class Audit:
 
     tenant: Tenant
     state: ObjectStore
-    believed: Callable[[int], Belief] = lambda now: Belief(now, now)
+    believed: Callable[[int], Belief]
     """How far a time is believed."""
 
     def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[AuditResult]:
