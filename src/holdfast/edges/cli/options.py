@@ -188,8 +188,12 @@ def read_moment(text: str, *, now: datetime) -> datetime | str:
         raise InvalidInputError(f"the moment {quote(text)} is outside the years 1 to 9999") from None
 
 
-def read_object(text: str, name: str, error: type[InvalidInputError] = InvalidInputError) -> dict[str, Any]:
-    """The JSON object that an option gives."""
+def read_object(
+    text: str | None, name: str, error: type[InvalidInputError] = InvalidInputError
+) -> dict[str, Any] | None:
+    """The JSON object that an option gives, if it is given."""
+    if text is None:
+        return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -201,7 +205,7 @@ def read_object(text: str, name: str, error: type[InvalidInputError] = InvalidIn
 
 def read_metadata(text: str | None, fields: Sequence[str]) -> dict[str, Any]:
     """Metadata from both of its options; a single field wins over the object."""
-    said = {} if text is None else read_object(text, "--metadata", InvalidMetadataError)
+    said = read_object(text, "--metadata", InvalidMetadataError) or {}
     for field in fields:
         key, equals, value = field.partition("=")
         if not key or not equals:

@@ -57,21 +57,16 @@ def console(*, stderr: bool = False) -> Console:
 error_console: Final = partial(console, stderr=True)
 
 
-def write(output: Output, render: Render | None, *, as_json: bool) -> None:
-    """Print what a command gives back."""
+def write(output: Output, render: Render | None = None, *, as_json: bool) -> None:
+    """Print what a command gives back: one JSON document, or what people read."""
     render = output.render or render
     if as_json:
-        write_json(output.value)
+        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        sys.stdout.write(json.dumps(output.value, ensure_ascii=not unicode, indent=2) + "\n")
     elif output.text is not None:
         sys.stdout.write(output.text)
     elif render is not None:
         write_parts(console(), render(output.value))
-
-
-def write_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(value, ensure_ascii=not unicode, indent=2) + "\n")
 
 
 def write_parts(target: Console, parts: Iterable[Part]) -> None:

@@ -74,14 +74,8 @@ def verify(call: Call) -> Any:
     """
     with call.progress("verifying", call.engine.services.audit.sizes().entries) as advance:
         verdict = call.engine.audit.verify(advance)
-    said = {
-        "ok": verdict.ok,
-        "chains": verdict.chains,
-        "entries": verdict.entries,
-        "checkpoints": verdict.checkpoints,
-        "problems": verdict.problems,
-        "findings": [finding._asdict() for finding in verdict.findings],
-    }
+    said = {name: getattr(verdict, name) for name in ("ok", "chains", "entries", "checkpoints", "problems")}
+    said["findings"] = [finding._asdict() for finding in verdict.findings]
     return Output(said, code=0 if verdict else ExitCode.UNHEALTHY)
 
 

@@ -96,7 +96,7 @@ def set_domain(
     """
     given = (older_than_days, source_type, keep_session, keep_context, limit, vacuum, auto_gc)
     named = {field: value for field, value in zip(FIELDS, given, strict=True) if value is not None}
-    wanted = {**(_read_optional(config, "--config") or {}), **named}
+    wanted = {**(read_object(config, "--config") or {}), **named}
     done = call.engine.domains.configure(name, wanted, confirm=confirm)
     return Output(done, lambda said: _show_policies({name: said["policy"]}))
 
@@ -145,7 +145,7 @@ def resolve_gc_params(call: Call, *, name: Name, args: str | None = None, valida
 
         holdfast domain gc-params rag --args '{"limit": 100}'
     """
-    raw, checked = _read_optional(args, "--args"), _read_optional(validated, "--validated")
+    raw, checked = read_object(args, "--args"), read_object(validated, "--validated")
     return call.engine.domains.resolve_gc_params(name, raw, checked)
 
 
@@ -217,10 +217,6 @@ def _read_resources(file: str) -> list[Any]:
     except (ValueError, RecursionError) as problem:
         name = "stdin" if file == STDIO else file
         raise InvalidInputError(f"{name} is neither a JSON list nor one JSON object a line: {problem}") from problem
-
-
-def _read_optional(text: str | None, name: str) -> dict[str, Any] | None:
-    return None if text is None else read_object(text, name)
 
 
 def _format(value: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Quiet, of_scope
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, minute, plural
+from holdfast.edges.cli.output import Cell, Output, Part, list_of, minute, plural
 
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 _NOUNS: Final = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
@@ -42,26 +43,17 @@ def add_hold(call: Call, *, tag: str | None = None, reason: str, quiet: Quiet = 
 
         holdfast hold add --tag topic=contract --reason "Audit of 2026" --author legal
     """
-    from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
-
     if not call.scope and tag is None:
         raise InvalidInputError("nothing was named to hold; use --user, --agent, --session, --memory or --tag")
     added = call.engine.holds.add(**call.scope, tag=tag, reason=reason)
-    value = {**hold_to_dict(added), "covers": call.engine.holds.covered(added)}
+    value = {**_to_dict(added), "covers": call.engine.holds.covered(added)}
     return Output(value, text=f"{added.id}\n" if quiet else None)
 
 
-def _show_holds(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
-    if not found:
-        yield "No hold stands."
-        return
-    ended = any(one["released_at"] for one in found)
-
-    def to_row(one: Mapping[str, Any]) -> list[Cell]:
-        cells: list[Cell] = [one["hold_id"], _target(one), one["reason"], one["author"], minute(one["created_at"])]
-        return [*cells, minute(one["released_at"], "stands")] if ended else cells
-
-    yield Rows("id!, on, reason, by, since!" + (", released!" if ended else ""), map(to_row, found))
+@list_of("id!, on, reason, by, since!, released!", empty="No hold stands.")
+def _show_holds(one: Mapping[str, Any]) -> list[Cell]:
+    since, released = minute(one["created_at"]), minute(one["released_at"], "not yet")
+    return [one["hold_id"], _target(one), one["reason"], one["author"], since, released]
 
 
 @command(hold, "list", render=_show_holds)
@@ -76,9 +68,7 @@ def list_holds(call: Call, *, released: bool = False) -> Any:
 
         holdfast hold list --released --json
     """
-    from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
-
-    return [hold_to_dict(one) for one in call.engine.holds.list(released=released)]
+    return [_to_dict(one) for one in call.engine.holds.list(released=released)]
 
 
 @command(hold, "release", render=lambda released: f"Released hold {released['hold_id']} on {_target(released)}.")
@@ -92,9 +82,13 @@ def release_hold(call: Call, *, hold_id: str) -> Any:
         id=$(holdfast hold add --user alice --reason "Case 4711" --quiet)
         holdfast hold release $id
     """
+    return _to_dict(call.engine.holds.release(hold_id))
+
+
+def _to_dict(one: Hold) -> dict[str, Any]:
     from holdfast.lifecycle.holds import hold_to_dict  # noqa: PLC0415 - not needed for --help
 
-    return hold_to_dict(call.engine.holds.release(hold_id))
+    return hold_to_dict(one)
 
 
 def _target(one: Mapping[str, Any]) -> str:

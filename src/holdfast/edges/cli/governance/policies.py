@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Confirm, DryRun, declare, of_memory, of_scope
-from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, plural, warn
+from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, option_of, plural, warn
 
 policy = add_group(__name__, "policy", "Show and set how long things live, and for whom.", "holdfast policy list")
 
@@ -222,10 +222,8 @@ def _format_days(value: float | str | None, absent: str) -> str:
 
 def _read_times(archive_after: str | None, delete_after: str | None, keep: str | None) -> dict[str, Any]:
     """The times that were given, by the engine's names for them."""
-    given = zip(
-        _TIMES, ("--archive-after", "--delete-after", "--keep"), (archive_after, delete_after, keep), strict=True
-    )
-    return {name: _read_days(text, spelled) for name, spelled, text in given if text is not None}
+    given = zip(_TIMES, (archive_after, delete_after, keep), strict=True)
+    return {name: _read_days(text, option_of(name.removesuffix("_days"))) for name, text in given if text is not None}
 
 
 def _read_days(text: str, name: str) -> float | str:

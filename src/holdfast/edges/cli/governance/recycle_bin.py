@@ -33,15 +33,9 @@ recycle = add_group(
 
 @list_of("id!, kind!, user, what, removed because, days left>", empty="The recycle bin is empty.")
 def _show_bin(item: Mapping[str, Any]) -> list[Cell]:
-    left = item["days_left"]
-    return [
-        _id_of(item),
-        item.get("memory_type", item["type"]),
-        item.get("user_id", "everyone"),
-        cut(_describe(item), _SHOWN),
-        item["reason"] or "not given",
-        Text(f"{left}", style="yellow" if left <= 3 else ""),
-    ]
+    left = Text(f"{item['days_left']}", style="yellow" if item["days_left"] <= 3 else "")
+    kind, whose = item.get("memory_type", item["type"]), item.get("user_id", "everyone")
+    return [_id_of(item), kind, whose, cut(_describe(item), _SHOWN), item["reason"] or "not given", left]
 
 
 def _id_of(item: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -19,9 +19,9 @@ from holdfast.edges.cli.output import (
     ExitCode,
     Output,
     Part,
-    Rows,
     bad,
     error_console,
+    list_of,
     minute,
     plural,
     printable,
@@ -42,20 +42,15 @@ schedule = add_group(
 
 
 def _show_list(said: Mapping[str, Any]) -> Iterator[Part]:
-    yield _to_table(said["jobs"])
+    yield from _show_jobs(said["jobs"])
     yield from (warn(f"! {problem}") for problem in said["problems"])
     if not any(row["last_started"] for row in said["jobs"]):
-        yield (
-            "Nothing has run yet: keep holdfast serve or holdfast schedule run going, or run "
-            "holdfast schedule run --once from cron."
-        )
+        keep = "keep holdfast serve or holdfast schedule run going"
+        yield f"Nothing has run yet: {keep}, or run holdfast schedule run --once from cron."
 
 
-def _to_table(jobs: Sequence[Mapping[str, Any]]) -> Rows:
-    return Rows("job!, cron, next run!, last run!, how it went, what", map(_to_row, jobs))
-
-
-def _to_row(job: Mapping[str, Any]) -> list[Cell]:
+@list_of("job!, cron, next run!, last run!, how it went, what", empty="There are no jobs.")
+def _show_jobs(job: Mapping[str, Any]) -> list[Cell]:
     coming = minute(job["next_run"]) if job["enabled"] else "disabled"
     cron = f"{job['cron']} {job['timezone']}"
     return [job["name"], cron, coming, minute(job["last_started"]), _describe_run(job), job["sweeps"]]
@@ -100,7 +95,7 @@ def list_jobs(call: Call) -> Any:
     return {"jobs": call.engine.schedule.list(), "problems": call.engine.schedule.problems()}
 
 
-@command(schedule, "set", render=lambda row: [_to_table([row])])
+@command(schedule, "set", render=lambda row: _show_jobs([row]))
 def set_job(
     call: Call,
     *,

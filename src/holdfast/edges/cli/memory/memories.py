@@ -221,7 +221,7 @@ def search(
         holdfast search dinner -u alice --filter '{"price": {"lt": 30}}' --json
     """
     _check_kinds(kind or ())
-    filters = None if filter_ is None else read_object(filter_, "--filter", InvalidFilterError)
+    filters = read_object(filter_, "--filter", InvalidFilterError)
     return call.memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
 
 

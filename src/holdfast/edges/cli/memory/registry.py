@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Metadata, declare, read_metadata
-from holdfast.edges.cli.output import Cell, Output, Part, Render, Rows, facts, minute, plural, to_json, warn
+from holdfast.edges.cli.output import Cell, Part, Render, facts, list_of, minute, plural, to_json, warn
 
 if TYPE_CHECKING:
     from holdfast.lifecycle.registry import Roster
@@ -48,7 +48,7 @@ def _list(call: Call, *, removed: bool = False) -> Any:
         holdfast <sort> add <sample>
         holdfast <sort> list
     """
-    return Output(_roster(call).list(include_removed=removed), lambda found: _show_list(found, call.group))
+    return _roster(call).list(include_removed=removed)
 
 
 def _get(call: Call, *, name: Name) -> Any:
@@ -87,18 +87,9 @@ def _show_added(one: Mapping[str, Any]) -> str:
     return f"{sort.capitalize()} {name} is known."
 
 
-def _show_list(found: Sequence[Mapping[str, Any]], sort: str) -> Iterator[Part]:
-    if not found:
-        yield f"No {sort}s are known."
-        return
-    binned = any("purge_at" in one for one in found)
-
-    def to_row(one: Mapping[str, Any]) -> list[Cell]:
-        state = f"recycled, until {minute(one['purge_at'])}" if "purge_at" in one else "known"
-        cells = [_name_of(one)[1], one["description"] or "none", minute(one["created_at"])]
-        return [*cells, state] if binned else [*cells]
-
-    yield Rows("id!, description, since!" + (", state" if binned else ""), map(to_row, found))
+def _to_row(one: Mapping[str, Any]) -> list[Cell]:
+    state = f"recycled, until {minute(one['purge_at'])}" if "purge_at" in one else "known"
+    return [_name_of(one)[1], one["description"] or "none", minute(one["created_at"]), state]
 
 
 def _show_one(one: Mapping[str, Any]) -> Iterator[Part]:
@@ -121,13 +112,6 @@ def _show_moved(verb: str, done: Mapping[str, Any]) -> Iterator[Part]:
         yield warn(f"{count:,} could not be restored: {reason}.")
 
 
-_COMMANDS: Final[Mapping[str, tuple[Callable[..., Any], Render | None]]] = {
-    "add": (_add, _show_added),
-    "list": (_list, None),
-    "show": (_get, _show_one),
-    "remove": (_remove, partial(_show_moved, "Recycled")),
-    "restore": (_restore, partial(_show_moved, "Restored")),
-}
 for _sort, _sample, _own in (
     ("agent", "travel_agent", " with its persona, its episodes and its conversations"),
     ("tool", "route_finder", ""),
@@ -135,5 +119,12 @@ for _sort, _sample, _own in (
     _about = f"Make {_sort}s known, remove them with all that is their own, and bring them back."
     _group = add_group(__name__, _sort, _about, f"holdfast {_sort} list")
     _one = f"an {_sort}" if _sort == "agent" else f"a {_sort}"
-    for _name, (_function, _render) in _COMMANDS.items():
+    _commands: dict[str, tuple[Callable[..., Any], Render]] = {
+        "add": (_add, _show_added),
+        "list": (_list, list_of("id!, description, since!, state", empty=f"No {_sort}s are known.")(_to_row)),
+        "show": (_get, _show_one),
+        "remove": (_remove, partial(_show_moved, "Recycled")),
+        "restore": (_restore, partial(_show_moved, "Restored")),
+    }
+    for _name, (_function, _render) in _commands.items():
         command(_group, _name, render=_render, sort=_sort, one=_one, sample=_sample, own=_own)(_function)

@@ -21,13 +21,8 @@ SessionId = Annotated[str, declare("SESSION", "The session's id.")]
 
 @list_of("id!, agent, messages>, last active!, about", empty="No sessions.")
 def _show_sessions(one: Mapping[str, Any]) -> list[Cell]:
-    return [
-        one["session_id"] or "none",
-        one["agent_id"],
-        one["messages"],
-        minute(one["updated_on"]),
-        cut(one["summary"] or "not summarized yet", _SHOWN),
-    ]
+    about = cut(one["summary"] or "not summarized yet", _SHOWN)
+    return [one["session_id"] or "none", one["agent_id"], one["messages"], minute(one["updated_on"]), about]
 
 
 @command(session, "list", render=_show_sessions)

@@ -15,9 +15,13 @@ from holdfast.edges.cli.options import DEFAULT_TENANT, declare, of_store, read_m
 from holdfast.edges.cli.output import Cell, Output, Part, dim, good, list_of, minute, warn
 
 _REACH: Final = "What it reaches"
-_CREATE: Final = "holdfast access create --name laptop --right read"
 
-access = add_group(__name__, "access", "Make and revoke API keys, with which programs call the service.", _CREATE)
+access = add_group(
+    __name__,
+    "access",
+    "Make and revoke API keys, with which programs call the service.",
+    "holdfast access create --name laptop --right read",
+)
 
 OfTenant = Annotated[str | None, declare("--tenant TENANT", "The tenant that it is for.", _REACH)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
+from rich.filesize import decimal
 from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError, NotFoundError
@@ -27,17 +28,13 @@ backup = add_group(
     "holdfast backup create\nholdfast backup verify latest --restore",
 )
 Which = Annotated[str, declare("ID|latest", "Which backup; latest is the latest whole one.")]
-TrustClock = Annotated[
-    bool,
-    declare(
-        "--confirm", "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
-    ),
-]
+_TRUST: Final = "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
+TrustClock = Annotated[bool, declare("--confirm", _TRUST)]
 
 
 def _show_made(made: Mapping[str, Any]) -> Iterator[Part]:
     yield good(f"Backup {made['id']}: {_memories_of(made)} ({_join_kinds(made['kinds'])}).")
-    written, size = _format_size(made["written"]), _format_size(made["bytes"])
+    written, size = decimal(made["written"]), decimal(made["bytes"])
     yield f"{written} were written, {size} belong to it; kept until {minute(made['keeps_until'])}."
     if made["problem"]:
         yield bad(f"NOT EVERYONE is in it: {made['problem']}")
@@ -60,7 +57,7 @@ def create(call: Call, *, kind: list[str] | None = None, full: bool = False, con
 
         holdfast backup create --full --json
     """
-    total = _count(call.engine, kind) if call.is_watched else 0
+    total = call.engine.backups.count_memories(kind or None) if call.is_watched else 0
     with call.progress("backing up", total) as advance:
         made = call.engine.backups.create(kind or None, full=full, confirm=confirm, progress=advance)
     return Output(made.as_dict(), code=ExitCode.UNHEALTHY if made.left_out else 0)
@@ -71,23 +68,11 @@ def create(call: Call, *, kind: list[str] | None = None, full: bool = False, con
     empty="No backup has been made yet; make one with: holdfast backup create",
 )
 def _show_backups(one: Mapping[str, Any]) -> list[Cell]:
-    return [
-        one["id"],
-        minute(one["created_at"], "unknown"),
-        _join_kinds(one["kinds"]),
-        one["users"],
-        one["memories"],
-        _format_size(one["bytes"]),
-        _format_size(one["written"]),
-        minute(one["keeps_until"], "unknown"),
-        _describe_trial(one),
-    ]
-
-
-def _describe_trial(one: Mapping[str, Any]) -> Text:
-    if one["problem"]:
-        return bad(one["problem"])
-    return warn("not tried yet") if one["good"] is None else good(f"good ({minute(one['tried_at'])})")
+    trial = warn("not tried yet") if one["good"] is None else good(f"good ({minute(one['tried_at'])})")
+    made, kept = (minute(one[name], "unknown") for name in ("created_at", "keeps_until"))
+    sizes = [decimal(one[name]) for name in ("bytes", "written")]
+    counts = [one["users"], one["memories"], *sizes]
+    return [one["id"], made, _join_kinds(one["kinds"]), *counts, kept, bad(one["problem"]) if one["problem"] else trial]
 
 
 @command(backup, "list", of_store, render=_show_backups)
@@ -102,7 +87,7 @@ def list_backups(call: Call) -> Any:
 
 
 def _show_check(check: Mapping[str, Any]) -> Iterator[Part]:
-    looked = f"{_memories_of(check)}, {_format_size(check['bytes'])} in {check['seconds']:,.1f} s"
+    looked = f"{_memories_of(check)}, {decimal(check['bytes'])} in {check['seconds']:,.1f} s"
     gone = f"; {plural(check['erased'], 'erased user')} cannot be read any more" if check["erased"] else ""
     if check["good"]:
         how = "Good: restored on trial and compared" if check["restored"] else "Whole: each byte is as it was written"
@@ -133,7 +118,9 @@ def verify(call: Call, *, which: Which, restore: bool = False) -> Any:
     """
     call.purpose, call.only_reads = "restore", True
     backups = call.engine.backups
-    chosen = _latest(call.engine) if which == _LATEST else which
+    chosen = max(backups.latest(), default="") if which == _LATEST else which
+    if not chosen:
+        _refuse(call.engine)
     # One that cannot be trusted has no number here: that is for verify to tell of.
     total = next((one.memories for one in backups.list() if one.id == chosen), 0)
     with call.progress("restoring on trial" if restore else "verifying", total) as advance:
@@ -173,18 +160,20 @@ def restore(
         raise InvalidInputError("say whose memory it is, too: --user USER --memory ID")
     call.purpose = "restore"
     engine = call.engine
-    chosen = _all_latest(engine) if which == _LATEST else [engine.backups.get(which)]
+    chosen = _together(engine.backups.list()) if which == _LATEST else [engine.backups.get(which)]
+    if not chosen:
+        _refuse(engine)
     if not yes and (user is not None or engine.backups.is_store_used()):
         says = _describe_restore(chosen, user, memory, overwrite=overwrite)
         call.ask("Bring it back?", [f"{says[0].upper()}{says[1:]}."], otherwise=says)
     with call.progress("restoring", sum(one.memories for one in chosen)) as advance:
-        options: dict[str, Any] = {"user_id": user, "memory_id": memory, "overwrite": overwrite}
-        done = _restore_each(engine, chosen, {**options, "progress": advance})
+        options = {"user_id": user, "memory_id": memory, "overwrite": overwrite, "progress": advance}
+        done = _restore_each(engine, chosen, options)
 
     def show(said: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         yield from _show_restored(said, "what it holds" if overwrite else "what was missing")
         if binned := sum(one["binned"] for one in said):
-            yield f"{_are(binned)} in the recycle bin: {_bin_command(user, memory, call.tenant)}"
+            yield f"The recycle bin has {binned:,} of them: {_bin_command(user, memory, call.tenant)}"
 
     return Output([one.as_dict() for one in done], show)
 
@@ -203,7 +192,7 @@ def _show_rotated(done: Mapping[str, Any]) -> Iterator[Part]:
         yield Rows("backup!, what was done", rows)
     if done["waiting_for"]:
         yield warn(f"Backups must wait: {done['waiting_for']}.")
-    yield from _show_objects(done)
+    yield f"Removed {plural(done['objects'], 'object')} that no backup refers to."
 
 
 @command(backup, "rotate", of_store, render=_show_rotated)
@@ -223,7 +212,7 @@ def _show_removed(done: Mapping[str, Any]) -> Iterator[Part]:
     yield good(f"Removed backup {done['removed'][0]}.")
     if done["damaged"]:
         yield "What it alone referred to stays while another backup cannot be read: holdfast backup list"
-    yield from _show_objects(done)
+    yield f"Removed {plural(done['objects'], 'object')} that no backup refers to."
 
 
 @command(backup, "remove", of_store, render=_show_removed)
@@ -248,23 +237,6 @@ def remove(call: Call, *, which: str, confirm: bool = False, even_last: bool = F
 # --- which, and how much ----------------------------------------------------------------------------------------------
 
 
-def _latest(engine: Holdfast) -> str:
-    """The latest backup whose manifest is as it was signed."""
-    whole = engine.backups.latest()
-    if not whole:
-        raise _none_there(engine, engine.backups.list())
-    return max(whole)  # ids sort by the moment that they were made at
-
-
-def _all_latest(engine: Holdfast) -> list[Backup]:
-    """What is restored by "latest"."""
-    found = engine.backups.list()
-    chosen = _together(found)
-    if not chosen:
-        raise _none_there(engine, found)
-    return chosen
-
-
 def _together(found: Sequence[Backup]) -> list[Backup]:
     """The latest backups that nothing is known to be wrong with, and that have no kind in common: the one with
     long-term memory, with which goes all that belongs to everybody, and then the others.
@@ -278,19 +250,14 @@ def _together(found: Sequence[Backup]) -> list[Backup]:
     return chosen
 
 
-def _none_there(engine: Holdfast, found: Sequence[Backup]) -> NotFoundError:
-    """Why no backup is of use. If the newest cannot even be read, that is raised: another may not help."""
+def _refuse(engine: Holdfast) -> NoReturn:
+    """Say why no backup is of use. If the newest cannot even be read, that is raised: another may not help."""
+    found = engine.backups.list()
     if found and not found[-1].created_at:
         engine.backups.get(found[-1].id)
     why = f" ({found[-1].id}: {found[-1].problem})" if found and found[-1].problem else ""
-    return NotFoundError(
-        f"there is no whole backup{why}; see holdfast backup list, and make one with: holdfast backup create"
-    )
-
-
-def _count(engine: Holdfast, kinds: Sequence[str] | None) -> int:
-    """About how many memories a backup will hold."""
-    return engine.backups.count_memories(kinds or None)
+    advice = "see holdfast backup list, and make one with: holdfast backup create"
+    raise NotFoundError(f"there is no whole backup{why}; {advice}")
 
 
 # --- restoring --------------------------------------------------------------------------------------------------------
@@ -319,33 +286,17 @@ def _restore_each(engine: Holdfast, chosen: Sequence[Backup], options: Mapping[s
     return done
 
 
-#: What a restore counts, in words for one and for more; what is 0 is left out.
-_COUNTED: Final = {
-    "memories": ("memory is back", "memories are back"),
-    "expired": (
-        "memory is past its time by the rules in force: nobody sees it, and the next sweep takes it",
-        "memories are past their time by the rules in force: nobody sees them, and the next sweep takes them",
-    ),
-    "kept": (
-        "memory was there already, and was left as it is",
-        "memories were there already, and were left as they are",
-    ),
-    "lost": (
-        "memory cannot be brought back: the backup has not the cold object that it lies in",
-        "memories cannot be brought back: the backup has not the cold object that they lie in",
-    ),
-    "sessions": ("conversation is back", "conversations are back"),
-    "messages": ("message is back", "messages are back"),
-    "facts": ("fact is back", "facts are back"),
-    "holds": ("hold is back", "holds are back"),
-    "objects": ("cold object is back", "cold objects are back"),
-    "erased": ("user was erased since, and stays so", "users were erased since, and stay so"),
-    "strangers": (
-        "user was left out: the name belongs to somebody else by now",
-        "users were left out: their name belongs to somebody else by now",
-    ),
-}
+#: What a restore brings back and counts, and what else it counts; what is 0 is left out.
 _BACK: Final = ("memories", "sessions", "messages", "facts", "holds", "objects")
+_COUNTED: Final = {
+    **{name: f"{name} brought back" for name in _BACK},
+    "objects": "cold objects brought back",
+    "expired": "memories past their time by the rules in force: nobody sees them, and the next sweep takes them",
+    "kept": "memories that were there already, and stay as they are",
+    "lost": "memories that stay lost: the backup does not have their cold objects",
+    "erased": "users who were erased since, and stay so",
+    "strangers": "users who were left out: somebody else has their name by now",
+}
 
 
 def _show_restored(done: Sequence[Mapping[str, Any]], how: str) -> Iterator[Part]:
@@ -356,7 +307,7 @@ def _show_restored(done: Sequence[Mapping[str, Any]], how: str) -> Iterator[Part
             yield good(f"Restored {what} {whence}: {plural(one['users'], 'user')}.")
         else:
             yield f"Nothing was brought back {whence}."
-        rows = [(words[one[name] != 1], one[name]) for name, words in _COUNTED.items() if one.get(name)]
+        rows = [(words, one[name]) for name, words in _COUNTED.items() if one.get(name)]
         if rows:
             yield Rows("what, how many>", rows)
         elif not one["whole"] and not one["binned"]:
@@ -371,28 +322,9 @@ def _bin_command(user: str | None, memory: str | None, tenant: str) -> str:
     return f"holdfast recycle {how}{whose}{where}"
 
 
-def _show_objects(done: Mapping[str, Any]) -> Iterator[Part]:
-    were = "was" if done["objects"] == 1 else "were"
-    yield f"{plural(done['objects'], 'object')} that no backup refers to {were} removed."
-
-
-def _are(count: int) -> str:
-    return f"{count:,} {'is' if count == 1 else 'are'}"
-
-
 def _memories_of(said: Mapping[str, Any]) -> str:
     return f"{plural(said['memories'], 'memory')} of {plural(said['users'], 'user')}"
 
 
 def _join_kinds(kinds: Sequence[str]) -> str:
     return "every kind" if set(kinds) == {kind.value for kind in DURABLE} else ", ".join(kinds)
-
-
-def _format_size(count: int) -> str:
-    """A number of bytes, as people read it."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

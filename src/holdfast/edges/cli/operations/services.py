@@ -5,31 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
 from rich.text import Text
 
+from holdfast.core.errors import InvalidInputError
 from holdfast.core.values import check_id
 from holdfast.edges.cli.app import Call, app, command
-from holdfast.edges.cli.options import declare, of_store
-from holdfast.edges.cli.output import Output, Part, console, error_console, write_json, write_parts
+from holdfast.edges.cli.options import of_store
+from holdfast.edges.cli.output import Output, Part, error_console, write
 from holdfast.installation import missing_extra
 
 if TYPE_CHECKING:
     from holdfast.edges.service.run import Where
 
 _KEY: Final = "HOLDFAST_API_KEY"
-_PORT: Final = 8422
-_STOP_SECONDS: Final = 20.0
 _PLACES: Final = {"api": "REST", "docs": "its pages", "mcp": "MCP", "metrics": "metrics", "ready": "readiness"}
-_FORMATS: Final = ("json", "text")
-
-
-def _check_format(value: str | None) -> str | None:
-    if value not in (None, *_FORMATS):
-        raise typer.BadParameter(f"{value!r} is not one of: {', '.join(_FORMATS)}")
-    return value
 
 
 @command(app, "serve", of_store)
@@ -37,20 +29,11 @@ def serve(
     call: Call,
     *,
     host: str = "127.0.0.1",
-    port: int = _PORT,
+    port: int = 8422,
     no_schedule: bool = False,
     keyless: bool = False,
-    log_format: Annotated[
-        str | None,
-        declare(
-            "--log-format FORMAT",
-            "How the log on standard error is written: json, or text (as it is on a terminal).",
-            callback=_check_format,
-        ),
-    ] = None,
-    stop_seconds: Annotated[
-        float, declare("--stop-seconds SECONDS", "How long requests have to finish at the end.", min=1, max=3_600)
-    ] = _STOP_SECONDS,
+    log_format: str | None = None,
+    stop_seconds: float = 20.0,
     check: bool = False,
 ) -> None:
     """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
@@ -64,6 +47,8 @@ def serve(
         --port PORT  The port; 0 for any that is free.
         --no-schedule  Do not run the schedule: another process does.
         --keyless  Serve this machine without asking for keys, though there are some.
+        --log-format FORMAT  How the log on standard error is written: json, or text (as it is on a terminal).
+        --stop-seconds SECONDS  How long requests have to finish at the end: 1 to 3,600.
         --check  Open everything that serving needs, say where it would be, and end.
 
     Examples:
@@ -71,6 +56,10 @@ def serve(
 
         holdfast serve --check --port 0 --json
     """
+    if log_format not in (None, "json", "text"):
+        raise InvalidInputError(f"--log-format must be json or text, not {log_format!r}")
+    if not 1 <= stop_seconds <= 3_600:
+        raise InvalidInputError(f"--stop-seconds must be a number from 1 to 3,600, not {stop_seconds:g}")
     try:
         from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
         from holdfast.edges.service.run import Options, run  # noqa: PLC0415
@@ -81,11 +70,8 @@ def serve(
         call.engine.close()  # from here on it is the store that is served
 
     def announce(where: Where) -> None:
-        said = where.as_dict()
-        if call.as_json:
-            write_json(said)
-        else:
-            write_parts(console(), _show_places(said, check=check, keyless=keyless))
+        show = partial(_show_places, check=check, keyless=keyless)
+        write(Output(where.as_dict(), show), as_json=call.as_json)
         sys.stdout.flush()  # whoever reads it through a pipe waits for it
 
     form = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))

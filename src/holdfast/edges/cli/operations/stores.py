@@ -160,11 +160,8 @@ def _show_done(done: Mapping[str, Any]) -> Iterator[Part]:
 
 def _show_reembedded(done: Mapping[str, Any]) -> str:
     count, model = done["reembedded"], done["model"]
-    return (
-        f"Embedded {plural(count, 'memory')} with {model}."
-        if count
-        else f"Every memory has vectors of {model} already."
-    )
+    already = f"Every memory has vectors of {model} already."
+    return f"Embedded {plural(count, 'memory')} with {model}." if count else already
 
 
 @command(app, "reembed", render=_show_reembedded)

@@ -117,7 +117,7 @@ def erase(call: Call, *, user: str, yes: Yes = False, dry_run: DryRun = False, c
         found = _look(call, user)
         if dry_run:
             return Output(found, _show_found)
-        kept = f"{found['memories_and_messages']:,} memories and messages"
+        kept = f"memories and messages: {found['memories_and_messages']:,}"
         refusal = f"erasing {user!r} removes all that is kept of them ({kept}), for good; look with --dry-run first"
         call.ask("It cannot be brought back. Erase it?", _show_found(found), otherwise=refusal)
     with call.progress("erasing, and looking again in every place", None):
