@@ -22,7 +22,7 @@ from bench.speed import sentences
 from holdfast import Holdfast
 from holdfast.lifecycle.sweeping.plan import Report
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 #: How many characters the memories have that are measured, and how many memories of each there are.
 SIZES: Final = {115: 5_000, 20_000: 250}

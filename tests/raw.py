@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from holdfast import Holdfast
 from holdfast.storage.postgres.transactions import PostgresTransaction
 from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
 
 #: An engine, its database, or a transaction of that which is under way.

@@ -84,7 +84,7 @@ def main() -> None:
 def _be_killed(when: str, at: int) -> None:
     """Kill this process before or after the n-th commit from now on."""
     from holdfast.storage.postgres.database import PostgresDatabase
-    from holdfast.storage.sqlite.database import Database
+    from holdfast.storage.sqlite.database import SqliteDatabase
 
     seen = {"before": 0, "after": 0}
 
@@ -103,7 +103,7 @@ def _be_killed(when: str, at: int) -> None:
 
         return killed
 
-    for database, name in ((Database, "write"), (PostgresDatabase, "_writing"), (PostgresDatabase, "_relying")):
+    for database, name in ((SqliteDatabase, "write"), (PostgresDatabase, "_writing"), (PostgresDatabase, "_relying")):
         setattr(database, name, wrap(getattr(database, name)))
 
 

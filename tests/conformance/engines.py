@@ -13,7 +13,7 @@ from pathlib import Path
 from databases import postgres_server
 from holdfast.ports.stores import Stores
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.stores import stores_over
 
 __all__ = ["ENGINES", "Engine", "postgres_server", "postgres_url"]
@@ -23,7 +23,7 @@ Engine = Stores
 
 @contextmanager
 def _sqlite(folder: Path) -> Iterator[Engine]:
-    database = Database(folder / "holdfast.db")
+    database = SqliteDatabase(folder / "holdfast.db")
     try:
         yield stores_over(database)
     finally:

@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.core.domains import normalize
 from holdfast.engine import Holdfast
-from holdfast.lifecycle.domains import DomainStates, Policies, change_policy
+from holdfast.lifecycle.domains import DomainPolicies, DomainStates, change_policy
 from holdfast.storage.objects import open_objects
 
 #: What the disk is asked to do; the interpreter tells of each before it is done, but for syncs.
@@ -106,7 +106,7 @@ def _change_and_die(home: Path, step: int) -> None:
         look("open", ())
         sync(fd)
 
-    def edit(known: Policies) -> Policies:
+    def edit(known: DomainPolicies) -> DomainPolicies:
         number = known.rag.limit + 1
         return change_policy(known, "rag", normalize({"older_than_days": number, "limit": number}, known.rag), 0)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from holdfast import Holdfast
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 
 class DeathError(BaseException):

@@ -27,7 +27,7 @@ from holdfast.lifecycle.audit import Audit
 from holdfast.storage.objects.local import LocalObjects
 from holdfast.storage.relational.audit import SqlAudit, append
 from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
 from homes import Homes, database_of, tenant_of
 

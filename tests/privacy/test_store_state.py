@@ -18,7 +18,7 @@ from holdfast.core.errors import ConfirmationNeededError, KeyringError, OtherKey
 from holdfast.ports.coordination import Identity
 from holdfast.privacy.keys.master import new_master_text
 from holdfast.privacy.store_state import FOLDER
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.stores import store_url
 from homes import ENGINES, Homes, database_of, on_sqlite, settings_of
 
@@ -272,7 +272,9 @@ def test_an_empty_file_is_as_good_as_none(home: Path, clock: FakeClock) -> None:
     with pytest.raises(StoreLostError):
         Holdfast.open(home=home, clock=clock)
     assert (home / "holdfast.db").stat().st_size == 0
-    Database(home / "holdfast.db").close()  # as another program may leave it: a store in which nothing was ever kept
+    SqliteDatabase(
+        home / "holdfast.db"
+    ).close()  # as another program may leave it: a store in which nothing was ever kept
     with pytest.raises(StoreLostError):
         Holdfast.open(home=home, clock=clock)
 

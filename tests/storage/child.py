@@ -16,7 +16,7 @@ from holdfast import Holdfast, QuotaExceededError
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, Subject
 from holdfast.storage.relational.records import SqlRecords
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 NOBODY = 65_534
@@ -33,16 +33,16 @@ def wait_for_go() -> str:
     return sys.stdin.readline().strip()
 
 
-def put(database: Database, record_id: str, content: str = "a memory") -> None:
+def put(database: SqliteDatabase, record_id: str, content: str = "a memory") -> None:
     """One long-term record, without what embeds it."""
     record = Record(record_id, MemoryType.LONG_TERM, Scope("t", "u", "a"), content, 1, 1, 1)
     entry = Entry(record, Encoding(None, None, b""))
     SqlRecords(database).insert(Subject("t", "u"), LONG_TERM, [entry], prune=False, now=1)
 
 
-def file_of(holdfast: Holdfast) -> Database:
+def file_of(holdfast: Holdfast) -> SqliteDatabase:
     """An engine's database, which is a file here."""
-    assert isinstance(holdfast.database, Database)
+    assert isinstance(holdfast.database, SqliteDatabase)
     return holdfast.database
 
 
@@ -82,7 +82,7 @@ def add_many(home: str, threads: str, each: str) -> None:
 def open_new() -> None:
     """Open each file that is named, write to it, close it."""
     while path := wait_for_go():
-        database = Database(Path(path))
+        database = SqliteDatabase(Path(path))
         put(database, f"by {os.getpid()}")
         database.close()
         say("written")
@@ -93,23 +93,23 @@ def write_as_nobody(path: str) -> None:
     if os.geteuid() == 0:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    attempt(lambda: put(Database(Path(path)), "by nobody"))
+    attempt(lambda: put(SqliteDatabase(Path(path)), "by nobody"))
 
 
 def write_small_files(path: str, limit: str) -> None:
     """Write until files may not grow any more; then, with the limit gone, once more."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), hard))
-    opened: list[Database] = []
+    opened: list[SqliteDatabase] = []
 
     def fill() -> None:
-        opened.append(Database(Path(path)))
+        opened.append(SqliteDatabase(Path(path)))
         for n in range(10_000):
             put(opened[0], f"before {n}", os.urandom(400).hex())
 
     attempt(fill)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    database = opened[0] if opened else Database(Path(path))
+    database = opened[0] if opened else SqliteDatabase(Path(path))
     put(database, "afterwards")
     say({"problems": database.check(), "held": SqlRecords(database).usage(Subject("t", "u"), LONG_TERM).memories})
     database.close()

@@ -11,7 +11,7 @@ import pytest
 from conformance.samples import NOW, Person, entry
 from holdfast.core.records import TYPES, MemoryType, Record
 from holdfast.storage.relational.records import SqlRecords
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 ME = Person("t", "u")
 Put = Callable[..., Record]
@@ -23,15 +23,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def database(path: Path) -> Iterator[Database]:
-    opened = Database(path)
+def database(path: Path) -> Iterator[SqliteDatabase]:
+    opened = SqliteDatabase(path)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def put() -> Put:
-    def write(database: Database, content: str = "User enjoys skiing", **fields: Any) -> Record:
+    def write(database: SqliteDatabase, content: str = "User enjoys skiing", **fields: Any) -> Record:
         made = entry(ME, content, **fields)
         kind = TYPES[MemoryType.LONG_TERM]
         SqlRecords(database).insert(ME.subject, kind, [made], prune=False, now=NOW)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 LISTING = Path(__file__).with_name("schema.txt")
 ADVICE = "the schema changed; if that was meant (with a new migration), run: python tests/storage/schema.py"
@@ -28,7 +28,7 @@ def listing(connection: apsw.Connection) -> str:
 
 def new_store(folder: Path) -> str:
     """The listing of a store that was just made."""
-    database = Database(folder / "holdfast.db")
+    database = SqliteDatabase(folder / "holdfast.db")
     try:
         with database.read() as tx:
             return listing(tx.connection)

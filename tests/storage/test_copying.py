@@ -29,7 +29,7 @@ from holdfast.core.errors import (
 )
 from holdfast.settings import Settings, read_settings
 from holdfast.storage.catalog import COPIED, COUNTERS
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.transfer.migrate import Show, Transferred, transfer
 from holdfast.storage.transfer.stores import check_target, open_source, open_target
 from lifecycle.fuses import DeathError
@@ -177,7 +177,7 @@ def test_numbers_are_never_given_twice_not_even_those_of_what_is_gone(full: Full
     with Holdfast.open(home=full.home, clock=full.clock) as holdfast:
         lose(holdfast, full.clock)
     migrate(full, url)
-    with closing(Database(full.home / "holdfast.db")) as database:
+    with closing(SqliteDatabase(full.home / "holdfast.db")) as database:
         given = dict(raw.rows(database, "SELECT name, seq FROM sqlite_sequence"))
         assert given["sessions"] > raw.rows(database, "SELECT max(no) FROM sessions")[0][0], "the largest is gone"
     for counter in COUNTERS:
@@ -378,7 +378,7 @@ def test_a_copy_that_is_not_the_same_is_not_made_usable(full: Full, url: str, st
 
 
 def test_a_broken_audit_chain_is_copied_as_it_is_and_told(full: Full, url: str) -> None:
-    with closing(Database(full.home / "holdfast.db")) as database:
+    with closing(SqliteDatabase(full.home / "holdfast.db")) as database:
         raw.run(
             database,
             "UPDATE audit SET entry = replace(entry, 'hold.added', 'hold.adder') "

@@ -24,7 +24,7 @@ from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.sqlite import database as database_module
-from holdfast.storage.sqlite.database import APPLICATION_ID, Database
+from holdfast.storage.sqlite.database import APPLICATION_ID, SqliteDatabase
 from storage.child import put as put_plainly
 from storage.children import children
 from storage.conftest import ME, Put
@@ -66,7 +66,7 @@ def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> N
 
 def test_a_commit_is_synced_before_it_returns(path: Path, put: Put) -> None:
     with disk() as recorded:
-        database = Database(path)
+        database = SqliteDatabase(path)
         log = path.with_name("holdfast.db-wal")
         try:
             for n in range(20):
@@ -82,7 +82,7 @@ def test_a_commit_is_synced_before_it_returns(path: Path, put: Put) -> None:
 def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, put: Put, seed: int) -> None:
     chance = random.Random(seed)
     with disk() as recorded:
-        database = Database(path)
+        database = SqliteDatabase(path)
         try:
             with database.write() as tx:
                 tx.connection.wal_autocheckpoint(chance.randint(5, 20))  # power is lost around checkpoints too
@@ -95,7 +95,7 @@ def test_what_add_returned_survives_a_loss_of_power(tmp_path: Path, path: Path, 
         finally:
             database.close()
 
-    again = Database(tmp_path / "after 24" / "holdfast.db")
+    again = SqliteDatabase(tmp_path / "after 24" / "holdfast.db")
     try:
         assert SqlRecords(again).usage(ME.subject, LONG_TERM).memories == 25
         put(again, "life goes on")
@@ -109,7 +109,7 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
 ) -> None:
     chance = random.Random(seed)
     with disk() as recorded:
-        database = Database(path)
+        database = SqliteDatabase(path)
         try:
             kept = [put(database, f"memory {n}").id for n in range(5)]
             with database.write() as tx:
@@ -121,7 +121,7 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
             database.close()
 
     assert survivors(tmp_path / "after" / "holdfast.db") == (kept, "ok")
-    again = Database(tmp_path / "after" / "holdfast.db")
+    again = SqliteDatabase(tmp_path / "after" / "holdfast.db")
     try:
         contents = [record.content for record in SqlRecords(again).fetch(ME.subject, kept, now=NOW).values()]
         assert contents == [f"memory {n}" for n in range(5)]
@@ -130,10 +130,10 @@ def test_power_lost_in_the_midst_of_a_write_leaves_all_of_it_or_nothing(
 
 
 def test_the_settings_that_durability_and_deletion_rest_on_are_in_force_on_every_connection(
-    database: Database, path: Path
+    database: SqliteDatabase, path: Path
 ) -> None:
     database.close()
-    for opened in (Database(path), Database(path)):  # as it was made, and as it is found
+    for opened in (SqliteDatabase(path), SqliteDatabase(path)):  # as it was made, and as it is found
         with ExitStack() as stack:
             stack.callback(opened.close)
             connections = [stack.enter_context(opened.read()).connection for _ in range(12)]
@@ -147,7 +147,7 @@ def test_the_settings_that_durability_and_deletion_rest_on_are_in_force_on_every
                 assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1), "plans are made once"
 
 
-def test_a_write_that_raises_leaves_nothing_behind(database: Database, put: Put) -> None:
+def test_a_write_that_raises_leaves_nothing_behind(database: SqliteDatabase, put: Put) -> None:
     record = put(database)
 
     def delete_and_fail() -> None:
@@ -162,7 +162,7 @@ def test_a_write_that_raises_leaves_nothing_behind(database: Database, put: Put)
     put(database, "and the next write is well")
 
 
-def test_a_store_that_was_closed_says_so(database: Database, put: Put) -> None:
+def test_a_store_that_was_closed_says_so(database: SqliteDatabase, put: Put) -> None:
     record = put(database)
     database.close()
     database.close()
@@ -173,7 +173,7 @@ def test_a_store_that_was_closed_says_so(database: Database, put: Put) -> None:
             use()
 
 
-def test_a_store_that_was_closed_is_one_file(database: Database, path: Path, put: Put) -> None:
+def test_a_store_that_was_closed_is_one_file(database: SqliteDatabase, path: Path, put: Put) -> None:
     put(database)
     database.close()
 
@@ -183,7 +183,7 @@ def test_a_store_that_was_closed_is_one_file(database: Database, path: Path, put
 # --- what was deleted is not ------------------------------------------------------------------------------------
 
 
-def remains(database: Database) -> bytes:
+def remains(database: SqliteDatabase) -> bytes:
     """All that the files hold once the log is emptied into the store."""
     with database.write() as tx:
         pass
@@ -213,7 +213,7 @@ def traces(files: bytes, *texts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("times", [1, 40], ids=["short", "long"])
-def test_deleted_text_is_not_left_in_the_files(database: Database, put: Put, secret: str, times: int) -> None:
+def test_deleted_text_is_not_left_in_the_files(database: SqliteDatabase, put: Put, secret: str, times: int) -> None:
     chance = random.Random(5)
     content = secret * times if times == 1 else "".join(chance.choices(secret, k=60_000))
     put(database, "a neighbour")
@@ -228,7 +228,7 @@ def test_deleted_text_is_not_left_in_the_files(database: Database, put: Put, sec
     assert traces(remains(database), *texts, gone.id) == []
 
 
-def test_text_that_was_replaced_is_not_left_in_the_files(database: Database, put: Put, secret: str) -> None:
+def test_text_that_was_replaced_is_not_left_in_the_files(database: SqliteDatabase, put: Put, secret: str) -> None:
     record = put(database, secret)
     assert traces(remains(database), secret) != []
 
@@ -238,7 +238,7 @@ def test_text_that_was_replaced_is_not_left_in_the_files(database: Database, put
 
 
 def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_files(
-    database: Database, secret: str
+    database: SqliteDatabase, secret: str
 ) -> None:
     store = SqlShortTerm(database)
     expiring, removed = message(secret[:400]), message(secret[400:])
@@ -256,7 +256,7 @@ def test_short_term_messages_that_expired_or_were_removed_are_not_left_in_the_fi
 # --- the list of changes ------------------------------------------------------------------------------------------
 
 
-def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database: Database, put: Put) -> None:
+def test_the_list_of_changes_stays_short_whatever_the_rhythm_of_writes(database: SqliteDatabase, put: Put) -> None:
     records = SqlRecords(database)
     record = put(database)
     put(database, "one more, so that they alternate as said")
@@ -280,7 +280,7 @@ def digest(path: Path) -> str:
 @pytest.fixture
 def filled(path: Path, put: Put) -> Record:
     """A store that has one record, closed."""
-    database = Database(path)
+    database = SqliteDatabase(path)
     record = put(database)
     SqlHistory(database).append(ME.scope(), [message("hello")], now=NOW, summarize=lambda summary, new: summary)
     database.close()
@@ -300,7 +300,7 @@ def test_opening_a_store_again_changes_nothing(path: Path, filled: Record, monke
     )
 
     for _ in range(3):
-        Database(path).close()
+        SqliteDatabase(path).close()
 
     assert ran == []
     assert digest(path) == before
@@ -338,7 +338,7 @@ def next_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_migrating_equals_creating(path: Path, filled: Record, tmp_path: Path, next_steps: list[str]) -> None:
     next_steps += ["CREATE TABLE tools (id TEXT PRIMARY KEY) STRICT", "ALTER TABLE tools ADD COLUMN name TEXT"]
 
-    database = Database(path)
+    database = SqliteDatabase(path)
     with database.read() as tx:
         migrated = listing(tx.connection)
     database.close()
@@ -350,7 +350,7 @@ def test_migrating_equals_creating(path: Path, filled: Record, tmp_path: Path, n
 def test_a_migration_keeps_what_is_there(path: Path, filled: Record, next_steps: list[str]) -> None:
     next_steps += ["CREATE TABLE tools (id TEXT PRIMARY KEY) STRICT", "ALTER TABLE tools ADD COLUMN name TEXT"]
 
-    database = Database(path)
+    database = SqliteDatabase(path)
 
     assert there(SqlRecords(database), ME, filled.id) == filled
     with database.read() as tx:
@@ -365,11 +365,11 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, filled: R
     next_steps += ["CREATE TABLE tools (id TEXT)", "DELETE FROM records; UPDATE records SET no_such_column = 1"]
 
     with pytest.raises(StorageError, match=f"{path} failed: .*no_such_column"):
-        Database(path)
+        SqliteDatabase(path)
 
     assert digest(path) == before
     next_steps.clear()
-    database = Database(path)
+    database = SqliteDatabase(path)
     assert there(SqlRecords(database), ME, filled.id) == filled
     with database.read() as tx:
         assert listing(tx.connection) == LISTING.read_text(encoding="utf-8")
@@ -379,10 +379,10 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, filled: R
 def test_a_new_store_whose_migration_failed_can_be_opened_later(path: Path, next_steps: list[str], put: Put) -> None:
     next_steps += ["CREATE TABLE broken ("]
     with pytest.raises(StorageError):
-        Database(path)
+        SqliteDatabase(path)
 
     next_steps.clear()
-    database = Database(path)
+    database = SqliteDatabase(path)
     put(database)
     with database.read() as tx:
         assert listing(tx.connection) == LISTING.read_text(encoding="utf-8")
@@ -390,13 +390,13 @@ def test_a_new_store_whose_migration_failed_can_be_opened_later(path: Path, next
 
 
 def test_a_record_that_was_recycled_by_one_process_is_so_for_the_next(path: Path, put: Put) -> None:
-    database = Database(path)
+    database = SqliteDatabase(path)
     record = put(database)
     SqlRecords(database).transition(ME.subject, [move(record, State.RECYCLED)], now=NOW)
     put_plainly(database, new_id())
     database.close()
 
-    again = Database(path)
+    again = SqliteDatabase(path)
     assert there(SqlRecords(again), ME, record.id).state is State.RECYCLED
     assert SqlRecords(again).usage(ME.subject, LONG_TERM).memories == 1
     again.close()

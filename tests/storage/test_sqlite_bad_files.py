@@ -16,7 +16,7 @@ from conformance.samples import MODEL, there
 from holdfast.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.storage.relational.records import SqlFeed, SqlRecords
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 from storage.children import answers
 from storage.conftest import ME, Put
 
@@ -33,7 +33,7 @@ def digests(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def store(path: Path, put: Put) -> Path:
     """A store of ours with a few hundred records, closed."""
-    database = Database(path)
+    database = SqliteDatabase(path)
     for _ in range(40):
         put(database, "User enjoys skiing and mountain views " * 20)
     database.close()
@@ -86,7 +86,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(path: Path, make: 
 
     for _ in range(2):
         with pytest.raises(NotAStoreError, match=ADVICE) as refusal:
-            Database(path)
+            SqliteDatabase(path)
         assert str(path) in str(refusal.value)
 
     assert digests(path.parent) == before
@@ -96,7 +96,7 @@ def test_an_empty_file_becomes_a_store(path: Path, put: Put) -> None:
     path.parent.mkdir()
     path.touch()
 
-    database = Database(path)
+    database = SqliteDatabase(path)
     put(database)
     database.close()
 
@@ -111,14 +111,14 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
     before = digests(store.parent)
 
     with pytest.raises(StoreTooNewError, match=r"has schema version 999, .*; upgrade with: ") as refusal:
-        Database(store)
+        SqliteDatabase(store)
 
     assert str(store) in str(refusal.value)
     assert digests(store.parent) == before
 
 
 def read_everything(path: Path) -> int:
-    database = Database(path)
+    database = SqliteDatabase(path)
     try:
         (rows,) = SqlFeed(database).changes(ME.scope(), LONG_TERM, None, model=MODEL, read=list).pages
         found = SqlRecords(database).fetch(ME.subject, [row.id for row in rows], now=0)
@@ -159,14 +159,14 @@ def test_a_damaged_store_says_so(store: Path, damage: Callable[[Path], None]) ->
 
 
 def test_damage_that_no_read_has_met_yet_is_found_by_the_check(store: Path) -> None:
-    database = Database(store)
+    database = SqliteDatabase(store)
     assert database.check() == []
     with database.write() as tx:
         tx.connection.execute("PRAGMA writable_schema=ON")
         tx.connection.execute("UPDATE sqlite_schema SET rootpage = 1 WHERE name = 'facts_by_source'")
     database.close()
 
-    again = Database(store)
+    again = SqliteDatabase(store)
     try:
         assert again.check() != []
     except NotAStoreError as problem:
@@ -180,7 +180,7 @@ def test_damage_that_no_read_has_met_yet_is_found_by_the_check(store: Path) -> N
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=f"cannot open {tmp_path}"):
-        Database(tmp_path)
+        SqliteDatabase(tmp_path)
 
 
 def test_a_place_below_a_file_is_refused_and_the_file_left_as_it_is(tmp_path: Path) -> None:
@@ -189,19 +189,19 @@ def test_a_place_below_a_file_is_refused_and_the_file_left_as_it_is(tmp_path: Pa
 
     for place in (file / "holdfast.db", file / "deeper" / "still" / "holdfast.db"):
         with pytest.raises(StoreUnavailableError, match=f"cannot create the folder of {place}: .*{ADVICE}"):
-            Database(place)
+            SqliteDatabase(place)
 
     assert file.read_text(encoding="utf-8") == "hello"
 
 
 def test_a_place_where_no_file_can_be_made_is_refused() -> None:
     with pytest.raises(StoreUnavailableError, match=r"folder of /proc/holdfast\.db"):
-        Database(Path("/proc/holdfast.db"))
+        SqliteDatabase(Path("/proc/holdfast.db"))
     with pytest.raises(StoreUnavailableError, match=ADVICE):
-        Database(Path("/proc/no/such/holdfast.db"))
+        SqliteDatabase(Path("/proc/no/such/holdfast.db"))
 
 
-def test_a_store_whose_file_went_away_says_so(database: Database, put: Put) -> None:
+def test_a_store_whose_file_went_away_says_so(database: SqliteDatabase, put: Put) -> None:
     put(database)
     shutil.rmtree(database.path.parent)
 
@@ -230,7 +230,7 @@ def shared() -> Iterator[Path]:
 )
 def test_a_store_that_may_not_be_written_says_so(shared: Path, put: Put, folder_mode: int, file_mode: int) -> None:
     path = shared / "holdfast.db"
-    database = Database(path)
+    database = SqliteDatabase(path)
     record = put(database)
     database.close()
     path.chmod(file_mode)
@@ -244,7 +244,7 @@ def test_a_store_that_may_not_be_written_says_so(shared: Path, put: Put, folder_
     assert "check the permissions" in answer["message"]
     assert digests(shared)[path.name] == before[path.name]
     shared.chmod(0o755)
-    again = Database(path)
+    again = SqliteDatabase(path)
     assert there(SqlRecords(again), ME, record.id) == record
     again.close()
 
@@ -262,7 +262,7 @@ def test_a_store_in_a_folder_that_may_not_be_written_cannot_be_made(shared: Path
 # --- full disks --------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: Database, put: Put) -> None:
+def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: SqliteDatabase, put: Put) -> None:
     kept = put(database)
     with database.write() as tx:
         tx.connection.pragma("max_page_count", int(tx.connection.pragma("page_count")) + 20)

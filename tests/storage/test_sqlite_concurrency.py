@@ -14,7 +14,7 @@ from holdfast import Holdfast
 from holdfast.core.errors import StoreBusyError
 from holdfast.core.records import TYPES, MemoryType, Subject
 from holdfast.storage.relational.records import SqlRecords
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 from storage.children import answers, children
 from storage.conftest import ME, Put
 
@@ -68,7 +68,7 @@ def test_a_new_file_can_be_opened_by_many_processes_at_once(tmp_path: Path) -> N
                 opener.tell(path)
             assert [opener.hear() for opener in openers] == ["written"] * 8
 
-            database = Database(path)
+            database = SqliteDatabase(path)
             assert SqlRecords(database).usage(Subject("t", "u"), LONG_TERM).memories == 8
             assert database.check() == []
             database.close()
@@ -81,12 +81,12 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_not_taken_for_some
     empty = apsw.Connection(str(path))
     empty.pragma("journal_mode", "wal")
     met: list[bool] = []
-    faster: list[Database] = []
+    faster: list[SqliteDatabase] = []
 
     def look(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
         if "sqlite_schema" in statement and not met:
             met.append(True)
-            faster.append(Database(path))  # in the midst of the other's look, all is made and committed
+            faster.append(SqliteDatabase(path))  # in the midst of the other's look, all is made and committed
         return True
 
     def hook(connection: apsw.Connection) -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_not_taken_for_some
 
     monkeypatch.setattr(apsw, "connection_hooks", [hook])
 
-    slower = Database(path)
+    slower = SqliteDatabase(path)
 
     assert len(faster) == 1
     for opened in (slower, *faster):
@@ -103,7 +103,7 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_not_taken_for_some
     empty.close()
 
 
-def test_threads_read_what_others_write(database: Database, put: Put) -> None:
+def test_threads_read_what_others_write(database: SqliteDatabase, put: Put) -> None:
     records = SqlRecords(database)
     first = put(database)
     failures: list[BaseException] = []
@@ -141,7 +141,7 @@ def test_threads_read_what_others_write(database: Database, put: Put) -> None:
     assert records.usage(ME.subject, LONG_TERM).memories == 121
 
 
-def test_a_reader_sees_one_moment_of_the_store(database: Database, put: Put) -> None:
+def test_a_reader_sees_one_moment_of_the_store(database: SqliteDatabase, put: Put) -> None:
     put(database)
     count = "SELECT count(*) FROM records"
     with database.read() as tx:
@@ -153,7 +153,7 @@ def test_a_reader_sees_one_moment_of_the_store(database: Database, put: Put) -> 
 
 
 def test_a_writer_that_waited_too_long_says_so_and_can_try_again(path: Path, put: Put) -> None:
-    patient, hasty = Database(path), Database(path, busy_seconds=0.05)
+    patient, hasty = SqliteDatabase(path), SqliteDatabase(path, busy_seconds=0.05)
     try:
         with (
             patient.write(),

@@ -16,7 +16,7 @@ from holdfast import storage
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.relational.database import Database, statements
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 STORAGE = Path(storage.__path__[0])
 ENGINES = ["postgres", "sqlite"]

@@ -32,7 +32,7 @@ class Event(NamedTuple):
     """JSON values."""
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """An event as it stands on a chain."""
 
     chain: str

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from holdfast.core.audit import CHECKPOINTS, Action, Checkpoint, Entry, Event, Finding
+from holdfast.core.audit import CHECKPOINTS, Action, AuditEntry, Checkpoint, Event, Finding
 from holdfast.core.errors import InvalidInputError, StorageError, quote
 from holdfast.core.values import json_problem
 
@@ -148,7 +148,7 @@ def link(previous: bytes, text: str | bytes) -> bytes:
     return hashlib.sha256(previous + (text.encode() if isinstance(text, str) else text)).digest()
 
 
-def parse_entries(text: bytes, entry_hash: bytes) -> list[Entry]:
+def parse_entries(text: bytes, entry_hash: bytes) -> list[AuditEntry]:
     """The events that a stored text holds: one for each item that it is about."""
     try:
         said = json.loads(text)
@@ -160,7 +160,7 @@ def parse_entries(text: bytes, entry_hash: bytes) -> list[Entry]:
             "an entry of the audit chain cannot be read: it was changed from outside; "
             "find out where with: holdfast audit verify"
         ) from None
-    return [Entry(*before, one, *after) for one in (item if isinstance(item, list) else [item])]
+    return [AuditEntry(*before, one, *after) for one in (item if isinstance(item, list) else [item])]
 
 
 def cut_event(at: int, *, count: int, upto: int, upto_hash: bytes) -> Event:

@@ -19,7 +19,7 @@ from holdfast.health.keys import find_loss
 from holdfast.health.lifecycle import check_lifecycle
 from holdfast.settings import Settings, sqlite_path
 from holdfast.storage.relational.database import migrations
-from holdfast.storage.sqlite.database import APPLICATION_ID, Database
+from holdfast.storage.sqlite.database import APPLICATION_ID, SqliteDatabase
 
 _SLOW_WRITE_MS: Final = 50.0
 _PATIENCE_SECONDS: Final = 5.0
@@ -45,7 +45,7 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
         yield named("schema", coming)
         return
     try:
-        database = Database(path, busy_seconds=_PATIENCE_SECONDS)
+        database = SqliteDatabase(path, busy_seconds=_PATIENCE_SECONDS)
     except HoldfastError as problem:
         fix = "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
         yield named("store", fail(problem, fix))
@@ -73,7 +73,7 @@ def _version(path: Path) -> int | None:
 
 
 @check("foreign_tables")
-def _check_foreign_tables(database: Database) -> Check:
+def _check_foreign_tables(database: SqliteDatabase) -> Check:
     """That no other application keeps tables in the file."""
     with closing(apsw.Connection(":memory:")) as connection:
         for _, script in migrations("holdfast.storage.sqlite"):
@@ -93,7 +93,7 @@ def _tables(connection: apsw.Connection) -> set[str]:
 
 
 @check("journal")
-def _check_journal(database: Database) -> Check:
+def _check_journal(database: SqliteDatabase) -> Check:
     with database.read() as tx:
         mode = tx.connection.pragma("journal_mode")
     found = f"{mode} mode, SQLite {apsw.sqlite_lib_version()}"
@@ -103,7 +103,7 @@ def _check_journal(database: Database) -> Check:
 
 
 @check("integrity", "restore a backup: the file is damaged")
-def _check_integrity(database: Database) -> str:
+def _check_integrity(database: SqliteDatabase) -> str:
     watch = time.perf_counter()
     if problems := database.check():
         raise NotAStoreError("\n".join(problems[:5]))

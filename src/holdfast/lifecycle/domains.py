@@ -60,7 +60,7 @@ _DEFAULT_TENANT: Final = "default"
 _MOST_CHANGES: Final = 2_000
 
 
-class Policies(NamedTuple):
+class DomainPolicies(NamedTuple):
     """Both policies, and when either was last changed; ``None``: never."""
 
     memory: RetentionPolicy
@@ -77,7 +77,7 @@ class Policies(NamedTuple):
         return {"version": VERSION, "updated_at": self.updated_at, **policies}
 
 
-UNSET: Final = Policies(DEFAULT_POLICY, DEFAULT_POLICY, None)
+UNSET: Final = DomainPolicies(DEFAULT_POLICY, DEFAULT_POLICY, None)
 
 
 class DomainStates:
@@ -94,11 +94,11 @@ class DomainStates:
         """Where they are, for a message."""
         return f"{self._objects.url}/{self._name}"
 
-    def read(self) -> Policies:
+    def read(self) -> DomainPolicies:
         """The policies as they are now; the default, if none was ever set."""
         return self._read()[0]
 
-    def change(self, edit: Callable[[Policies], Policies]) -> Policies:
+    def change(self, edit: Callable[[DomainPolicies], DomainPolicies]) -> DomainPolicies:
         """Put what ``edit`` makes of the policies in their place; it is asked again if another was faster."""
         self._objects.prepare()
         for _ in range(_MOST_CHANGES):
@@ -114,11 +114,11 @@ class DomainStates:
             return wanted
         raise StoreBusyError(f"{self.place} is changed by so many others that this change found no turn; try again")
 
-    def _read(self) -> tuple[Policies, str | None]:
+    def _read(self) -> tuple[DomainPolicies, str | None]:
         data, tag = find_object(self._objects, self._name)
         return (UNSET if data is None else self._parse(data)), tag
 
-    def _parse(self, data: bytes) -> Policies:
+    def _parse(self, data: bytes) -> DomainPolicies:
         try:
             kept: Any = json.loads(data)
             version = kept["version"]
@@ -136,7 +136,7 @@ class DomainStates:
                 f"{self.place} is damaged ({type(problem).__name__}: {problem}); nothing was changed: bring it back "
                 "from a copy, or move it away to begin with the default policies"
             ) from problem
-        return Policies(found["memory"], found["rag"], kept["updated_at"])
+        return DomainPolicies(found["memory"], found["rag"], kept["updated_at"])
 
 
 def _policy(kept: dict[str, Any]) -> RetentionPolicy:
@@ -147,7 +147,7 @@ def _policy(kept: dict[str, Any]) -> RetentionPolicy:
     return policy
 
 
-def change_policy(policies: Policies, domain: str, policy: RetentionPolicy, now: int) -> Policies:
+def change_policy(policies: DomainPolicies, domain: str, policy: RetentionPolicy, now: int) -> DomainPolicies:
     """The policies with another for one domain, as changed now."""
     changed = policies._replace(memory=policy) if domain == "memory" else policies._replace(rag=policy)
     return changed._replace(updated_at=iso(now))
@@ -284,7 +284,7 @@ class Domains:
         request = begin_steps()
         changed_at = self._now() if request is None else request.began_at
 
-        def edit(known: Policies) -> Policies:
+        def edit(known: DomainPolicies) -> DomainPolicies:
             policy = normalize(config, known.of(domain))
             if domain == "memory" and not confirm:
                 self._check(known.memory, policy)

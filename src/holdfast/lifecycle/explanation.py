@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.core.audit import Action
-from holdfast.core.audit import Entry as AuditEntry
+from holdfast.core.audit import Action, AuditEntry
 from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, explain_decision, next_move
 from holdfast.core.records import HISTORY, LIVE, TYPES, Archive, MemoryType, Record, Scope, State

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.core.audit import Checkpoint, Event, Finding, Sizes
-from holdfast.core.audit import Entry as AuditEntry
+from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.ports.coordination import Lease

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from holdfast.core.audit import Entry as AuditEntry
+from holdfast.core.audit import AuditEntry
 from holdfast.core.records import Fact, Kind, MemoryType, Message, Record, Subject
 from holdfast.ports.conversations import Session
 

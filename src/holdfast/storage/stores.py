@@ -23,7 +23,7 @@ from holdfast.storage.relational.rows import SqlProvenance
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:

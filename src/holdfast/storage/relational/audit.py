@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import (
     ALL_CHAINS,
+    AuditEntry,
     Checkpoint,
-    Entry,
     Event,
     Finding,
     Sizes,
@@ -138,13 +138,13 @@ class SqlAudit:
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    def of_item(self, subject: Subject, item: str) -> list[Entry]:
+    def of_item(self, subject: Subject, item: str) -> list[AuditEntry]:
         with self._database.read() as tx:
             found = tx.all(EntryRow, "audit.of_item", (tx.number_of(subject), item))
         return [entry for row in found for entry in parse_entries(row.text, row.hash) if entry.item == item]
 
-    def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[Entry]:
-        latest: list[Entry] = []
+    def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[AuditEntry]:
+        latest: list[AuditEntry] = []
         whose: object
         with self._database.read() as tx:
             if subject is None:

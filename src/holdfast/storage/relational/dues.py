@@ -20,8 +20,7 @@ from holdfast.storage.relational.history import PurgedRow
 from holdfast.storage.relational.moves import MoveBatch, held_of
 from holdfast.storage.relational.rows import KINDS, START, all_keys
 from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
-from holdfast.storage.relational.sessions import Place as SessionPlace
-from holdfast.storage.relational.sessions import SessionRow, hold_on
+from holdfast.storage.relational.sessions import SessionPlace, SessionRow, hold_on
 
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1

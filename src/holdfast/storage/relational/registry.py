@@ -21,7 +21,7 @@ from holdfast.storage.relational.database import Database, Transaction
 from holdfast.storage.relational.moves import MoveBatch, active_holds, held_of
 from holdfast.storage.relational.rows import KINDS
 from holdfast.storage.relational.rules import Profiles
-from holdfast.storage.relational.sessions import Place, end_windows, hold_on, move_session
+from holdfast.storage.relational.sessions import SessionPlace, end_windows, hold_on, move_session
 
 AGENT: Final = "agent"
 _ATTEMPTS: Final = 5
@@ -323,7 +323,7 @@ def _is_held(tx: Transaction, batch: MoveBatch, entry: Registered, row: OwnRow) 
     if row.kind is not None:
         thing = held_of(batch.subject, entry.id, row.session_id, row.id, row.metadata)
         return find_hold(thing, batch.holds) is not None
-    return hold_on(tx, batch, Place(row.key, row.id, entry.id, row.session_id or "")) is not None
+    return hold_on(tx, batch, SessionPlace(row.key, row.id, entry.id, row.session_id or "")) is not None
 
 
 def _check_unchanged(tx: Transaction, entry: Registered) -> None:

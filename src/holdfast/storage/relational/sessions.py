@@ -140,7 +140,7 @@ _NEXT: Final = {
 }
 
 
-class Place(NamedTuple):
+class SessionPlace(NamedTuple):
     """Where a session is: its number and id, and whose it is. An empty text is the session without a name."""
 
     no: int
@@ -173,9 +173,9 @@ class SessionRow(NamedTuple):
     next_key: int = 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SessionPlace:
         """Where it is."""
-        return Place(self.no, self.id, self.agent_id, self.session_id)
+        return SessionPlace(self.no, self.id, self.agent_id, self.session_id)
 
     def is_over(self, now: int) -> bool:
         """Whether its time is over, swept or not."""
@@ -348,7 +348,7 @@ def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]
         _log.warning("%d short-term windows are not removed yet: %s", len(ended), problem)
 
 
-def hold_on(tx: Transaction, batch: MoveBatch, place: Place) -> Hold | None:
+def hold_on(tx: Transaction, batch: MoveBatch, place: SessionPlace) -> Hold | None:
     """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
     if not batch.holds:
         return None

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action, Entry, Event
+from holdfast.core.audit import Action, AuditEntry, Event
 from holdfast.core.chain import parse_entries
 from holdfast.core.decisions import Hold, find_hold
 from holdfast.core.errors import HeldError
@@ -120,7 +120,7 @@ class SqlSubjectReader:
             found = tx.all(Fact, "subjects.facts", (tx.number_of(subject), after, limit))
         return [parse_fact(row) for row in found], found[-1].id if found else after
 
-    def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Entry], int]:
+    def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
         with self._database.read() as tx:
             found = tx.all(EntryRow, "subjects.audit", (tx.number_of(subject), after, limit, _BYTES))
         entries = [entry for row in found for entry in parse_entries(row.text, row.hash)]

@@ -41,7 +41,7 @@ _STEPS: Final = 4_000
 _LOOK_SECONDS: Final = 0.05
 
 
-class Database:
+class SqliteDatabase:
     """Connections to one file: one that writes, under a lock, and as many that read as there are readers at once.
 
     A commit is on the disk when it returns (write-ahead log, full synchronisation). Other processes may write the same

@@ -16,7 +16,7 @@ from holdfast.core.records import COUNT_BITS, KIND_BITS
 from holdfast.ports.backups import Row
 from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, table_of, tables_in
 from holdfast.storage.relational.database import migrations
-from holdfast.storage.sqlite.database import Database
+from holdfast.storage.sqlite.database import SqliteDatabase
 
 
 class SqliteReader:
@@ -90,7 +90,7 @@ class SqliteSource:
         if not path.is_file():
             raise StoreUnavailableError(f"there is no store at {path}; name the one to copy with --from")
         self.place = str(path)
-        self.database = Database(path, busy_seconds=busy_seconds)
+        self.database = SqliteDatabase(path, busy_seconds=busy_seconds)
 
     @contextmanager
     def read(self) -> Iterator[SqliteReader]:

@@ -15,7 +15,7 @@ from holdfast.settings import Settings, sqlite_path, without_password
 from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.database import Database, migrations
 from holdfast.storage.relational.restore import SqlMerger
-from holdfast.storage.sqlite.database import Database as SqliteDatabase
+from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
 from holdfast.storage.transfer.sqlite import SqliteReader, SqliteSource, SqliteWriter, trial_store
 
