@@ -267,7 +267,7 @@ def render_audit() -> str:
 
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
     from holdfast.edges.service.request_log import Traffic
-    from holdfast.edges.service.supervisor import Supervisor
+    from holdfast.edges.service.scheduler import Supervisor
 
     for metric in Traffic().metrics():
         yield metric._name, metric._type, metric._labelnames, metric._documentation

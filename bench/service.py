@@ -219,9 +219,9 @@ def serve(home: Path) -> None:
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
 
-    from holdfast.edges.service.layers import build_api, build_service
     from holdfast.edges.service.limits import Limits
     from holdfast.edges.service.logs import LogFormat, install_logs
+    from holdfast.edges.service.run import build_api, build_service
     from holdfast.edges.service.server import Server, listen
 
     def nothing(_request: Request) -> Response:
@@ -234,7 +234,7 @@ def serve(home: Path) -> None:
         one = build_service(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
         port = listener.getsockname()[1]
         Server(listener, stop_seconds=20).run(
-            one.app, started=lambda: print(port, flush=True), stop=lambda: None, finish=one.time_limit.finish
+            one.app, started=lambda: print(port, flush=True), stop=lambda: None, finish=one.limit.finish
         )
 
 

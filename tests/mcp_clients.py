@@ -17,13 +17,15 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp_types import CallToolResult
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal
+from holdfast.edges.access.callers import Callers
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.server import build_server
 from holdfast.edges.mcp.tools import Defaults
-from holdfast.edges.mcp.transport import McpApp
+from holdfast.edges.mcp.transport import McpApp, build_server
 
 #: Both ways to begin: asking what the server is (2026), and the handshake that clients have had since 2024.
 MODES: Final = ("auto", "legacy")
@@ -122,9 +124,10 @@ def listening(app: Any) -> Iterator[str]:
 
 
 @contextmanager
-def serving(holdfast: Holdfast, **options: Any) -> Iterator[str]:
+def serving(holdfast: Holdfast, *, keys_required: bool = True, **options: Any) -> Iterator[str]:
     """The engine as a service of MCP alone, keys required unless told otherwise; its address."""
-    with listening(McpApp(holdfast, **{"keys_required": True, **options})) as url:
+    app = McpApp(Callers(holdfast, keys_required=keys_required), **options)
+    with listening(Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.running())) as url:
         yield url
 
 

@@ -17,8 +17,7 @@ from effort import soak, times
 from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
-from holdfast.edges.access.gate import Gate
-from holdfast.edges.access.memory import MEMORY_VERBS, PART_VERBS
+from holdfast.edges.access.gate import MEMORY_VERBS, PART_VERBS, Gate
 from holdfast.engine import MemoryManager
 from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity

@@ -14,8 +14,7 @@ from api.world import AGENT, PRIVATE, TENANT, USER, make_world, request_for, wea
 from clocks import FakeClock
 from holdfast import ForbiddenError, Holdfast
 from holdfast.core.access import Principal, Right
-from holdfast.edges.access.gate import Gate
-from holdfast.edges.access.memory import BoundedMemory
+from holdfast.edges.access.gate import BoundedMemory, Gate
 from holdfast.edges.operations.models import Scoped
 from holdfast.edges.operations.operation import Group, Reach
 from holdfast.edges.operations.privacy import Count

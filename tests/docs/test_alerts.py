@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 
 from docs.pages import check_command
 from holdfast import Holdfast
-from holdfast.edges.service.layers import build_service
 from holdfast.edges.service.limits import Limits
-from holdfast.edges.service.supervisor import Supervisor
+from holdfast.edges.service.run import build_service
+from holdfast.edges.service.scheduler import Supervisor
 from holdfast.settings import SETTINGS
 from service.asking import ask
 

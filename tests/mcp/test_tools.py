@@ -19,8 +19,8 @@ from effort import soak, times
 from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.mcp.server import build_server
 from holdfast.edges.mcp.tools import Defaults, describe_tool
+from holdfast.edges.mcp.transport import build_server
 from holdfast.edges.operations.catalog import TOOLS
 from holdfast.edges.operations.memories import MAX_SHOWN_CHARS
 from holdfast.edges.operations.operation import Reach

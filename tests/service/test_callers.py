@@ -7,8 +7,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from holdfast.core.errors import InvalidSettingsError
-from holdfast.edges.service.layers import SecurityHeaders
 from holdfast.edges.service.loopback import LocalOnly, is_local, is_loopback, resolves_to_loopback
+from holdfast.edges.service.request_log import RequestLog, Traffic
 from service.asking import REMOTE, ask, scope_of
 
 
@@ -84,7 +84,7 @@ def test_names_to_listen_at_are_looked_up() -> None:
 
 
 def test_every_answer_tells_browsers_to_be_careful() -> None:
-    headers = ask(SecurityHeaders(fine), "/v1/memories").headers
+    headers = ask(RequestLog(fine, Traffic()), "/v1/memories").headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["x-frame-options"] == "DENY"
@@ -94,7 +94,7 @@ def test_every_answer_tells_browsers_to_be_careful() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/docs/other", "/console", "/console/users"])
 def test_pages_may_run_their_own_scripts_and_no_others(path: str) -> None:
-    policy = ask(SecurityHeaders(fine), path).headers["content-security-policy"]
+    policy = ask(RequestLog(fine, Traffic()), path).headers["content-security-policy"]
     assert "script-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "unsafe-eval" not in policy
@@ -102,11 +102,11 @@ def test_pages_may_run_their_own_scripts_and_no_others(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/docsx", "/v1/docs", "//docs", ""])
 def test_what_merely_looks_like_a_page_is_none(path: str) -> None:
-    assert "script-src" not in ask(SecurityHeaders(fine), path).headers["content-security-policy"]
+    assert "script-src" not in ask(RequestLog(fine, Traffic()), path).headers["content-security-policy"]
 
 
 def test_what_the_app_says_about_caching_stays() -> None:
     async def cached(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("", headers={"Cache-Control": "max-age=60"})(scope, receive, send)
 
-    assert ask(SecurityHeaders(cached)).headers["cache-control"] == "max-age=60"
+    assert ask(RequestLog(cached, Traffic())).headers["cache-control"] == "max-age=60"

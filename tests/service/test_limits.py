@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.clock import watch
 from holdfast.core.errors import RequestTimeoutError
-from holdfast.edges.service.limits import Buckets, ConcurrencyLimit, Limits, RateLimit, SizeLimit, TimeLimit
+from holdfast.edges.service.limits import Buckets, Limits, RateLimit, RequestLimit
 from holdfast.settings import read_settings
 from service.asking import LOOPBACK, REMOTE, Answer, ask, ask_async
 
@@ -37,7 +37,7 @@ async def count_body(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def test_a_request_within_the_limit_passes_whole() -> None:
-    answer = ask(SizeLimit(count_body, 10), method="POST", pieces=[b"12345", b"67890"])
+    answer = ask(RequestLimit(count_body, Limits(request_bytes=10)), method="POST", pieces=[b"12345", b"67890"])
     assert (answer.status, answer.body) == (200, b"10")
 
 
@@ -45,26 +45,31 @@ def test_a_request_that_says_that_it_is_too_large_is_refused_before_it_is_read()
     async def never(*_: object) -> None:
         raise AssertionError("the app was asked")
 
-    answer = ask(SizeLimit(never, 10), method="POST", headers={"content-length": "11"})
+    answer = ask(RequestLimit(never, Limits(request_bytes=10)), method="POST", headers={"content-length": "11"})
     assert (answer.status, answer.code) == (413, "request_too_large")
     assert answer.headers["connection"] == "close"
     assert "10 bytes" in answer.json["detail"]
 
 
 def test_a_request_that_turns_out_too_large_is_refused_whatever_the_app_makes_of_it() -> None:
-    answer = ask(SizeLimit(count_body, 10), method="POST", pieces=[b"12345", b"67890", b"1"])
+    answer = ask(RequestLimit(count_body, Limits(request_bytes=10)), method="POST", pieces=[b"12345", b"67890", b"1"])
     assert (answer.status, answer.code) == (413, "request_too_large")
 
 
 @pytest.mark.parametrize("length", ["-1", "ten", "1e3", "٣"])
 def test_a_length_that_is_no_number_is_refused(length: str) -> None:
     scope_header = {"content-length": length}
-    answer = ask(SizeLimit(count_body, 10), method="POST", headers=scope_header)
+    answer = ask(RequestLimit(count_body, Limits(request_bytes=10)), method="POST", headers=scope_header)
     assert (answer.status, answer.code) == (422, "invalid_input")
 
 
 def test_a_length_of_many_digits_is_too_large_and_no_trouble() -> None:
-    assert ask(SizeLimit(count_body, 10), method="POST", headers={"content-length": "9" * 4_000}).status == 413
+    assert (
+        ask(
+            RequestLimit(count_body, Limits(request_bytes=10)), method="POST", headers={"content-length": "9" * 4_000}
+        ).status
+        == 413
+    )
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -83,7 +88,7 @@ def test_a_request_that_takes_too_long_is_answered_and_still_finishes() -> None:
         await PlainTextResponse("too late")(scope, receive, send)
 
     async def story() -> Answer:
-        limit = TimeLimit(slow, 0.01)
+        limit = RequestLimit(slow, Limits(request_seconds=0.01))
         answer = await ask_async(limit, method="POST")
         assert not finished.is_set()
         release.set()
@@ -98,7 +103,7 @@ def test_a_request_that_takes_too_long_is_answered_and_still_finishes() -> None:
 
 def test_a_request_that_does_not_arrive_is_not_waited_for() -> None:
     async def story() -> Answer:
-        limit = TimeLimit(count_body, 0.01)
+        limit = RequestLimit(count_body, Limits(request_seconds=0.01))
         answer = await ask_async(limit, method="POST", pieces=[b"half", b"never"], arrives=False)
         await limit.finish()
         return answer
@@ -121,7 +126,7 @@ def test_an_answer_that_has_begun_takes_its_time() -> None:
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
             await StreamingResponse(pieces(0.02))(scope, receive, send)  # type: ignore[arg-type]
 
-        return await ask_async(TimeLimit(stream, 0.02))
+        return await ask_async(RequestLimit(stream, Limits(request_seconds=0.02)))
 
     answer = asyncio.run(story())
     assert (answer.status, answer.body) == (200, b"first last")
@@ -132,7 +137,7 @@ def test_what_an_app_raises_in_time_is_raised() -> None:
         raise LookupError("as it was")
 
     with pytest.raises(LookupError, match="as it was"):
-        ask(TimeLimit(broken, 10))
+        ask(RequestLimit(broken, Limits(request_seconds=10)))
 
 
 def test_a_stop_that_cannot_wait_reaches_the_app() -> None:
@@ -146,7 +151,7 @@ def test_a_stop_that_cannot_wait_reaches_the_app() -> None:
             finally:
                 cancelled.set()
 
-        asking = asyncio.create_task(ask_async(TimeLimit(waits, 600)))
+        asking = asyncio.create_task(ask_async(RequestLimit(waits, Limits(request_seconds=600))))
         await begun.wait()
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -167,7 +172,7 @@ def test_one_request_too_many_at_once_is_refused_and_the_next_one_is_not() -> No
             await release.wait()
             await PlainTextResponse("done")(scope, receive, send)
 
-        limit = ConcurrencyLimit(waits, 2)
+        limit = RequestLimit(waits, Limits(requests_at_once=2))
         two = [asyncio.create_task(ask_async(limit)) for _ in range(2)]
         await asyncio.sleep(0)
         third = await ask_async(limit)
@@ -188,7 +193,7 @@ def test_what_was_given_up_still_counts_until_it_has_ended() -> None:
             await release.wait()
             await PlainTextResponse("done")(scope, receive, send)
 
-        limit = TimeLimit(ConcurrencyLimit(waits, 1), 0.01)
+        limit = RequestLimit(waits, Limits(requests_at_once=1, request_seconds=0.01))
         assert (await ask_async(limit)).code == "request_timeout"
         assert (await ask_async(limit)).code == "rate_limited"
         release.set()
@@ -305,7 +310,7 @@ def test_work_that_only_looks_ends_with_its_request_and_frees_its_thread() -> No
         await anyio.to_thread.run_sync(look)
 
     async def story() -> Answer:
-        limit = TimeLimit(looks, 0.05)
+        limit = RequestLimit(looks, Limits(request_seconds=0.05))
         answer = await ask_async(limit, "/v1/recall", "POST")
         with suppress(RequestTimeoutError):
             await limit.finish()

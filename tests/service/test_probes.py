@@ -23,10 +23,10 @@ from starlette.types import ASGIApp
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import StoreAwayError
-from holdfast.edges.service.layers import build_service
 from holdfast.edges.service.limits import Limits
 from holdfast.edges.service.probes import ANSWER_SECONDS, Part, Readiness
-from holdfast.edges.service.supervisor import Supervisor
+from holdfast.edges.service.run import build_service
+from holdfast.edges.service.scheduler import Supervisor
 from homes import Homes, settings_of
 from service.asking import REMOTE, ask, ask_async
 

@@ -17,7 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError
-from holdfast.edges.service.limits import TimeLimit
+from holdfast.edges.service.limits import Limits, RequestLimit
+from holdfast.edges.service.run import Service
 from holdfast.edges.service.server import Server, listen
 
 
@@ -92,7 +93,8 @@ def test_what_was_given_up_is_finished_before_it_ends(listener: socket.socket) -
         finished.set()
         return Response()
 
-    limited = TimeLimit(Starlette(routes=[Route("/slow", slow)]), 0.05)
+    api = Starlette(routes=[Route("/slow", slow)])
+    limit = RequestLimit(api, Limits(request_seconds=0.05))
 
     def ask() -> None:
         assert httpx.get(f"{url_of(listener)}/slow", trust_env=False).status_code == 503
@@ -100,7 +102,7 @@ def test_what_was_given_up_is_finished_before_it_ends(listener: socket.socket) -
 
     asking = threading.Thread(target=ask)
     server = Server(listener, stop_seconds=20)
-    server.run(limited, started=asking.start, stop=release.set, finish=limited.finish)
+    server.run(Service(api, limit, limit).app, started=asking.start, stop=release.set, finish=limit.finish)
     asking.join(30)
     assert finished.is_set()
     assert not server.stuck

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast.edges.service.supervisor import ProcessState, Supervisor
+from holdfast.edges.service.scheduler import ProcessState, Supervisor
 
 UNTIL_THE_END = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.stdin.read()"
 PATIENCE = 30
@@ -125,7 +125,7 @@ def test_a_stop_before_the_start_is_none() -> None:
 def test_it_ends_when_its_parent_is_no_more() -> None:
     parent = (
         "import sys, time\n"
-        "from holdfast.edges.service.supervisor import Supervisor\n"
+        "from holdfast.edges.service.scheduler import Supervisor\n"
         f"supervisor = Supervisor('schedule', [sys.executable, '-c', {UNTIL_THE_END!r}])\n"
         "supervisor.start()\n"
         "while not supervisor.state.ready: time.sleep(0.01)\n"

@@ -90,7 +90,7 @@ class Callers:
 
     def __init__(self, holdfast: Holdfast, *, keys_required: bool = True) -> None:
         self._holdfast = holdfast
-        self._keys_required = keys_required
+        self.keys_required = keys_required
         settings = holdfast.settings
         # More than there are connections to a server cannot be at work there.
         useful = _MAX_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
@@ -106,7 +106,7 @@ class Callers:
         secret = read_secret(headers)
         if secret is not None:
             return await self.identify(secret)
-        if self._keys_required:
+        if self.keys_required:
             raise UnauthenticatedError("an API key is needed; send it as: Authorization: Bearer <key>")
         return LOCAL
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypedDict
 from pydantic import Field
 
 from holdfast.core.values import MAX_TOP_K
-from holdfast.edges.access.memory import BoundedMemory
+from holdfast.edges.access.gate import BoundedMemory
 from holdfast.edges.operations.memories import WHO, DerivedFrom, NewMetadata, Source
 from holdfast.edges.operations.models import AgentId, Id, Input, Paged, Scoped, UserId, example
 from holdfast.edges.operations.operation import MEMORY, READ, USER, WRITE, Group

@@ -9,12 +9,20 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.clock import Deadline
-from holdfast.core.errors import InvalidInputError, RateLimitedError, RequestTimeoutError, RequestTooLargeError, quote
+from holdfast.core.errors import (
+    HoldfastError,
+    InvalidInputError,
+    RateLimitedError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    quote,
+)
 from holdfast.core.records import MIB
 from holdfast.edges.service.asgi import DISCONNECT, header, refuse, secret_of
 from holdfast.settings import Settings
@@ -34,114 +42,40 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> Limits:
         """As the settings have them."""
-        return cls(
-            settings.request_bytes, settings.request_seconds, settings.rate_per_second, settings.requests_at_once
-        )
+        return cls(*(getattr(settings, name) for name in cls._fields))
 
 
-class SizeLimit:
-    """Refuses larger requests with 413: at once, if they say their length; else when they have come to be larger.
+class RequestLimit:
+    """Limits each request: how many there are at once (429), how large one is (413), how long it takes (503).
 
     A request that turns out too large ends for the app as if its caller had gone; what it answers to that is dropped.
+    Of one that takes too long, be it to arrive or to be answered, what only looks is stopped, wherever it is: each
+    request has a ``Deadline`` that its work looks at. A write that has begun goes on to its end, and its answer (which
+    an idempotency key finds again) is sent to nobody. Answers that have begun take their time. A request counts until
+    all that it set off has ended, even if its caller was answered before.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
-        self._most = most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = header(scope, b"content-length")
-        if said is not None and not (said.isascii() and said.isdecimal()):
-            problem = InvalidInputError(f"content-length must be a number of bytes, not {quote(said)}")
-            await refuse(scope, send, problem, close=True)
-        elif said is not None and int(said[:20]) > self._most:
-            await self._refuse(scope, send)
-        else:
-            counted = _CountedRequest(receive, send, self._most)
-            try:
-                await self._app(scope, counted.receive, counted.send)
-            finally:
-                if counted.too_large and not counted.answered:
-                    await self._refuse(scope, send)
-
-    async def _refuse(self, scope: Scope, send: Send) -> None:
-        problem = RequestTooLargeError(
-            f"the request is larger than {self._most:,} bytes; send less at once, or let the service take more "
-            "(HOLDFAST_REQUEST_MIB)"
-        )
-        await refuse(scope, send, problem, close=True)
-
-
-class _CountedRequest:
-    """One request, its body counted as it is read."""
-
-    def __init__(self, receive: Receive, send: Send, most: int) -> None:
-        self._receive = receive
-        self._send = send
-        self._left = most
-        self.too_large = False
-        self.answered = False
-
-    async def receive(self) -> Message:
-        if not self.too_large:
-            message = await self._receive()
-            self._left -= len(message.get("body", b""))
-            if self._left >= 0:
-                return message
-            self.too_large = True
-        return DISCONNECT
-
-    async def send(self, message: Message) -> None:
-        if self.answered or not self.too_large:
-            self.answered = True
-            await self._send(message)
-
-
-class ConcurrencyLimit:
-    """Refuses with 429 what would be one too many; a request counts until all that it set off has ended."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app = app
-        self._most = most
+        self._limits = limits
         self._inside = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._inside >= self._most:
-            problem = RateLimitedError(
-                f"{self._most:,} requests are being answered already (HOLDFAST_REQUESTS_AT_ONCE); try again in a moment"
-            )
-            await refuse(scope, send, problem, wait_seconds=1, close=True)
-            return
-        self._inside += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._inside -= 1
-
-
-class TimeLimit:
-    """Answers with 503 for requests that take too long, be it to arrive or to be answered.
-
-    What only looks is stopped then, wherever it is: each request has a ``Deadline`` that its work looks at. A write
-    that has begun goes on to its end, and its answer (which an idempotency key finds again) is sent to nobody. Answers
-    that have begun take their time.
-    """
-
-    def __init__(self, app: ASGIApp, seconds: float) -> None:
-        self._app = app
-        self._seconds = seconds
         self._left: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._refusal_reason(header(scope, b"content-length"))
+        if problem is not None:
+            await refuse(scope, send, problem, close=True)
+            return
         loop = asyncio.get_running_loop()
-        turn = _TimedRequest(receive, send, loop.create_future())
-        task: asyncio.Task[None] = loop.create_task(_run(self._app, scope, turn))
-        task.add_done_callback(lambda _: turn.decide(_ENDED))
-        timer = loop.call_later(self._seconds, turn.decide, _LATE)
+        request = _Request(receive, send, loop.create_future(), self._limits.request_bytes)
+        task: asyncio.Task[None] = loop.create_task(self._run(scope, request))
+        self._inside += 1
+        task.add_done_callback(partial(self._end, request))
+        timer = loop.call_later(self._limits.request_seconds, request.decide, _LATE)
         try:
-            if await turn.verdict == _LATE:
-                self._leave(task, turn)
-                await self._refuse(scope, send, arrived=turn.arrived)
+            if await request.verdict == _LATE:
+                self._leave(task, request)
+                await refuse(scope, send, self._timeout(has_arrived=request.has_arrived), close=True)
             else:
                 timer.cancel()
                 await task
@@ -156,9 +90,48 @@ class TimeLimit:
         while self._left:
             await asyncio.wait(self._left)
 
-    def _leave(self, task: asyncio.Task[None], turn: _TimedRequest) -> None:
-        turn.over = True
-        turn.deadline.expire()
+    async def _run(self, scope: Scope, request: _Request) -> None:
+        try:
+            with request.deadline.applied():
+                await self._app(scope, request.receive, request.send)
+        finally:
+            if request.is_too_large and not request.has_answer:
+                request.has_answer = True
+                await refuse(scope, request.send, self._too_large(), close=True)
+
+    def _refusal_reason(self, length: str | None) -> HoldfastError | None:
+        """Why a request that says its length is not let in."""
+        most = self._limits.requests_at_once
+        if self._inside >= most:
+            return RateLimitedError(
+                f"{most:,} requests are being answered already (HOLDFAST_REQUESTS_AT_ONCE); try again in a moment"
+            )
+        if length is not None and not (length.isascii() and length.isdecimal()):
+            return InvalidInputError(f"content-length must be a number of bytes, not {quote(length)}")
+        return self._too_large() if length is not None and int(length[:20]) > self._limits.request_bytes else None
+
+    def _too_large(self) -> RequestTooLargeError:
+        return RequestTooLargeError(
+            f"the request is larger than {self._limits.request_bytes:,} bytes; send less at once, or let the service "
+            "take more (HOLDFAST_REQUEST_MIB)"
+        )
+
+    def _timeout(self, *, has_arrived: bool) -> RequestTimeoutError:
+        seconds = f"{self._limits.request_seconds:g} s"
+        if not has_arrived:
+            return RequestTimeoutError(f"the request did not arrive within {seconds}; send it again")
+        return RequestTimeoutError(
+            f"no answer within {seconds}. A read was stopped; ask for less at once. A write may still be done: look "
+            "before you try again, or send the same Idempotency-Key with it"
+        )
+
+    def _end(self, request: _Request, _task: asyncio.Task[None]) -> None:
+        self._inside -= 1
+        request.decide(_ENDED)
+
+    def _leave(self, task: asyncio.Task[None], request: _Request) -> None:
+        request.is_over = True
+        request.deadline.expire()
         self._left.add(task)
         task.add_done_callback(self._forget)
 
@@ -168,49 +141,40 @@ class TimeLimit:
         if problem is not None and not isinstance(problem, RequestTimeoutError):  # it was stopped, as it should be
             _log.error("a request that had been given up failed", exc_info=problem)
 
-    async def _refuse(self, scope: Scope, send: Send, *, arrived: bool) -> None:
-        if arrived:
-            problem = RequestTimeoutError(
-                f"no answer within {self._seconds:g} s. A read was stopped; ask for less at once. A write may still be "
-                "done: look before you try again, or send the same Idempotency-Key with it"
-            )
-        else:
-            problem = RequestTimeoutError(f"the request did not arrive within {self._seconds:g} s; send it again")
-        await refuse(scope, send, problem, close=True, wait_seconds=1)
 
-
-async def _run(app: ASGIApp, scope: Scope, turn: _TimedRequest) -> None:
-    with turn.deadline.applied():
-        await app(scope, turn.receive, turn.send)
-
-
-class _TimedRequest:
+class _Request:
     """One request: what it came to, and its ways in and out, which are closed once it is over."""
 
-    def __init__(self, receive: Receive, send: Send, verdict: asyncio.Future[str]) -> None:
+    def __init__(self, receive: Receive, send: Send, verdict: asyncio.Future[str], most_bytes: int) -> None:
         self._receive = receive
         self._send = send
+        self._bytes_left = most_bytes
         self.verdict = verdict
         self.deadline = Deadline()
-        self.arrived = False
-        self.over = False
+        self.has_arrived = self.has_answer = self.is_over = False
+
+    @property
+    def is_too_large(self) -> bool:
+        return self._bytes_left < 0
 
     def decide(self, verdict: str) -> None:
         if not self.verdict.done():
             self.verdict.set_result(verdict)
 
     async def receive(self) -> Message:
-        if self.over:
+        if self.is_over or self.is_too_large:
             return DISCONNECT
         message = await self._receive()
-        self.arrived = self.arrived or not message.get("more_body", False)
-        return DISCONNECT if self.over else message
+        self._bytes_left -= len(message.get("body", b""))
+        self.has_arrived = self.has_arrived or not message.get("more_body", False)
+        return DISCONNECT if self.is_over or self.is_too_large else message
 
     async def send(self, message: Message) -> None:
-        if self.over:
+        if self.is_over or (self.is_too_large and not self.has_answer):
             return
         self.decide(_STARTED)
         if self.verdict.result() != _LATE:  # its time was over before it began to answer
+            self.has_answer = True
             self.deadline.keep_on()
             await self._send(message)
 
@@ -269,7 +233,7 @@ class RateLimit:
             await self._app(scope, receive, send)
             return
         address, secret = _address(scope), secret_of(scope)
-        caller = address if secret is None else _key(secret)
+        caller = address if secret is None else _hash(secret)
         wait = max(self._buckets.wait(address), self._buckets.wait(caller))
         if wait > 0:
             problem = RateLimitedError(
@@ -279,29 +243,24 @@ class RateLimit:
             return
         self._buckets.take(caller)
 
-        async def watched(message: Message) -> None:
-            if message["type"] == "http.response.start" and secret is not None and not _is_known(scope):
+        async def charge_and_send(message: Message) -> None:
+            # Where nobody found out who called, the address pays: anything may pass for a key.
+            is_unknown = secret is not None and "caller" not in (scope.get("state") or {})
+            if message["type"] == "http.response.start" and is_unknown:
                 self._buckets.take(address, _WRONG_KEY if message["status"] == _UNAUTHENTICATED else 1.0)
             await send(message)
 
-        await self._app(scope, receive, watched)
+        await self._app(scope, receive, charge_and_send)
 
 
-def _is_known(scope: Scope) -> bool:
-    """Whether somebody found out who called; where nobody looks at keys, anything passes for one."""
-    state = scope.get("state") or {}
-    return "caller" in state
-
-
-def _key(secret: str) -> str:
+def _hash(secret: str) -> str:
     """A name for a key that does not tell it."""
     return "key " + hashlib.blake2b(secret.encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def _address(scope: Scope) -> str:
     """Where a request comes from; of IPv6 the network, since one caller has all of its addresses."""
-    client = scope.get("client")
-    host = client[0] if client else ""
+    host = scope["client"][0] if scope.get("client") else ""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -72,10 +72,29 @@ _CONVERTER: Final = re.compile(r":\w+}")
 #: The label of requests that no route is for.
 NO_ROUTE: Final = "none"
 _CALLER_LEFT: Final = 499
+#: An answer of the API is data: a browser is to run, load, frame and keep nothing of it.
+_DATA: Final = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+#: A page of the service runs its own scripts only; inline styles are what such pages are made with.
+_PAGE: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+    b"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+#: Which paths are pages: `/`, and those whose first folder is named here.
+PAGES: Final = frozenset({"docs", "console"})
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 
 class RequestLog:
-    """The outermost layer. A caller's own ``X-Request-ID`` is kept if it is a plain one."""
+    """The outermost layer; it tells browsers to be careful with each answer, too.
+
+    A caller's own ``X-Request-ID`` is kept if it is a plain one.
+    """
 
     def __init__(self, app: ASGIApp, traffic: Traffic, *, timer: Callable[[], float] = time.perf_counter) -> None:
         self._app = app
@@ -86,7 +105,7 @@ class RequestLog:
         given = header(scope, b"x-request-id") or ""
         request_id = given if _GIVEN.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(send, request_id)
+        answer = _Answer(send, request_id, scope["path"])
         began = self._timer()
         self._traffic.begin()
         try:
@@ -125,18 +144,23 @@ class RequestLog:
 
 
 class _Answer:
-    """What was answered, as it went by."""
+    """What was answered, as it went by. What an app says itself about caching and contents stays."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, path: str) -> None:
         self._send = send
-        self._request_id = request_id.encode()
+        is_page = path == "/" or ("/" in path and path.split("/", 2)[1] in PAGES)
+        self._headers = (*_ALWAYS, (b"x-request-id", request_id.encode()))
+        self._defaults = ((b"content-security-policy", _PAGE if is_page else _DATA), (b"cache-control", b"no-store"))
         self.status: int | None = None
         self.length = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self._request_id)]}
+            headers = list(message.get("headers", ()))
+            said = {name.lower() for name, _ in headers}
+            headers += (*self._headers, *(pair for pair in self._defaults if pair[0] not in said))
+            message = {**message, "headers": headers}
         else:
             self.length += len(message.get("body", b""))
         await self._send(message)

@@ -5,24 +5,138 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import prometheus_client
-from starlette.types import ASGIApp
+from anyio.to_thread import current_default_thread_limiter
+from prometheus_client import generate_latest
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.core.errors import ForbiddenError
+from holdfast.core.errors import ForbiddenError, HoldfastError, ObjectMissingError
+from holdfast.core.records import Scope as MemoryScope
+from holdfast.edges.access.callers import WORKERS, Callers
+from holdfast.edges.mcp.transport import McpApp
+from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.service import scheduler
-from holdfast.edges.service.connections import Connections, most_connections
-from holdfast.edges.service.layers import MCP, build_api, build_service
-from holdfast.edges.service.limits import Limits
+from holdfast.edges.service.limits import Buckets, Limits, RateLimit, RequestLimit
 from holdfast.edges.service.logs import LogFormat, install_logs
-from holdfast.edges.service.loopback import resolves_to_loopback
-from holdfast.edges.service.probes import HEALTH, METRICS, READY
-from holdfast.edges.service.server import Server, listen
-from holdfast.edges.service.supervisor import Supervisor
+from holdfast.edges.service.loopback import LocalOnly, resolves_to_loopback
+from holdfast.edges.service.probes import HEALTH, METRICS, READY, Part, Probes, Readiness
+from holdfast.edges.service.request_log import RequestLog, Traffic
+from holdfast.edges.service.scheduler import Supervisor
+from holdfast.edges.service.server import Connections, Server, listen, most_connections
 from holdfast.engine import Holdfast
+from holdfast.ports.objects import ObjectStore
+from holdfast.storage.objects import open_cold, open_keeping
+
+MCP: Final = "/mcp"
+
+
+def build_api(holdfast: Holdfast, *, keys_required: bool) -> Starlette:
+    """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
+    callers = Callers(holdfast, keys_required=keys_required)
+    mcp = McpApp(callers, max_request_bytes=holdfast.settings.request_bytes)
+    routes = [NamedRoute(MCP, mcp)]  # a mount would answer below that path, not at it
+    return build_app(
+        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp), routes=routes
+    )
+
+
+@asynccontextmanager
+async def _running(mcp: McpApp) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = WORKERS
+    async with mcp.running():
+        yield
+
+
+_NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")
+#: How often a bucket is asked, which may cost something.
+_BUCKET_SECONDS: Final = 15.0
+
+
+class Service(NamedTuple):
+    """The application, and the layer that knows what is still being done when it stops."""
+
+    api: ASGIApp
+    layers: ASGIApp
+    limit: RequestLimit
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Requests pass through all layers; the start and the end of the process reach the API directly."""
+        await (self.layers if scope["type"] == "http" else self.api)(scope, receive, send)
+
+
+def build_service(
+    api: ASGIApp,
+    holdfast: Holdfast,
+    *,
+    limits: Limits,
+    keys_required: bool,
+    supervisor: Supervisor | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Service:
+    """``api`` with all layers around it, the outermost last."""
+    traffic = Traffic()
+    if supervisor is not None:
+        traffic.registry.register(supervisor)
+    readiness = Readiness(_parts(holdfast, supervisor, stopping))
+    limit = RequestLimit(api, limits)
+    exposition = partial(_write_metrics, holdfast, traffic)
+    app: ASGIApp = Probes(limit, readiness=readiness, exposition=exposition, access=holdfast.access)
+    if not keys_required:
+        app = LocalOnly(app)
+    elif limits.rate_per_second:
+        app = RateLimit(app, Buckets(limits.rate_per_second), free=(HEALTH, READY))
+    return Service(api, RequestLog(app, traffic), limit)
+
+
+def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable[[], bool]) -> dict[str, Part]:
+    """What the service needs. A bucket is only named when it is away: recall and new memories do without it."""
+
+    def store() -> None:
+        holdfast.database.check_usable()
+        holdfast.trust.seen()  # one row, through everything that lies between here and the store
+
+    def short_term() -> None:
+        holdfast.services.short_term.expires_at(_NOBODY, now=0)
+
+    parts = {"service": Part(lambda: "the service is stopping" if stopping() else None), "store": Part(store)}
+    if holdfast.settings.short_term_url:
+        parts["short_term"] = Part(short_term)
+    for name, url, bucket in (
+        ("archive", holdfast.settings.cold_url(), open_cold),
+        ("state", holdfast.settings.keeping_url(), open_keeping),
+    ):
+        if not url.startswith("file:"):
+            check = partial(_check_bucket, bucket(holdfast.settings))
+            parts[name] = Part(check, needed=False, kept_seconds=_BUCKET_SECONDS)
+    if supervisor is not None:
+        parts[supervisor.name] = Part(lambda: supervisor.state.trouble)
+    return parts
+
+
+def _check_bucket(objects: ObjectStore) -> None:
+    """Ask a bucket for an object that is not there: that it is not is an answer."""
+    with suppress(ObjectMissingError):
+        objects.get("check/ready")
+
+
+def _write_metrics(holdfast: Holdfast, traffic: Traffic) -> bytes:
+    """What Prometheus reads: the metrics of this process, and those of the store if it answers."""
+    try:
+        stored = holdfast.metrics()
+    except HoldfastError:
+        stored = b""
+    traffic.store_up.set(int(bool(stored)))
+    own: bytes = generate_latest(traffic.registry)
+    return own + stored
+
 
 _log = logging.getLogger("holdfast.service")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened at
@@ -89,35 +203,33 @@ def _serve(
     where: Where,
     announce: Callable[[Where], None],
 ) -> str:
+    def started() -> None:
+        _log.info("serving", extra={"fields": where._asdict()})
+        announce(where)
+
     install_logs(options.form)
     # Of each counter a second series would tell when it was made, which nobody asks for.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-    settings = holdfast.settings
+    settings, keys_required = holdfast.settings, where.keys_required
     connections = Connections(most_connections(settings.connections), head_seconds=settings.head_seconds)
     server = Server(listener, stop_seconds=options.stop_seconds, connections=connections)
     supervisor = _supervisor(options) if options.schedule else None
+    limits, stopping = Limits.of(settings), lambda: server.stopping
     service = build_service(
-        api,
-        holdfast,
-        limits=Limits.of(settings),
-        keys_required=where.keys_required,
-        supervisor=supervisor,
-        stopping=lambda: server.stopping,
+        api, holdfast, limits=limits, keys_required=keys_required, supervisor=supervisor, stopping=stopping
     )
     if supervisor is not None:
         supervisor.start()
     try:
-        ended = server.run(
-            service.app,
-            started=lambda: _announce(where, announce),
-            stop=supervisor.ask_to_stop if supervisor is not None else lambda: None,
-            finish=service.time_limit.finish,
-        )
+        stop = supervisor.ask_to_stop if supervisor is not None else lambda: None
+        ended = server.run(service.app, started=started, stop=stop, finish=service.limit.finish)
     finally:
         if supervisor is not None:
             supervisor.stop(options.stop_seconds)
-    if server.stuck:
-        _end_at_once()
+    if server.stuck:  # a thread that is stuck would keep the store from being closed, and the process from ending
+        _log.error("something that was begun did not end in time; it is cut off, and its transaction has no effect")
+        logging.shutdown()
+        os._exit(_STUCK)
     return ended
 
 
@@ -131,25 +243,10 @@ def _check_loopback(options: Options) -> None:
     )
 
 
-def _end_at_once() -> None:
-    """A thread that is stuck would keep the store from being closed, and the process from ending."""
-    _log.error("something that was begun did not end in time; it is cut off, and its transaction has no effect")
-    logging.shutdown()
-    os._exit(_STUCK)
-
-
-def _announce(where: Where, announce: Callable[[Where], None]) -> None:
-    _log.info("serving", extra={"fields": where._asdict()})
-    announce(where)
-
-
 def _supervisor(options: Options) -> Supervisor:
-    first_line = scheduler.first_line(
-        None if options.home is None else str(options.home.absolute()),
-        options.url,
-        form=options.form,
-        finish_seconds=options.stop_seconds / 2,
-    )
+    home = None if options.home is None else str(options.home.absolute())
+    finish_seconds = options.stop_seconds / 2
+    first_line = scheduler.first_line(home, options.url, form=options.form, finish_seconds=finish_seconds)
     return Supervisor("schedule", scheduler.COMMAND, first_line)
 
 
