@@ -294,10 +294,10 @@ class Memory(UserData):
 
     def get(self, memory_id: str) -> GetResult:
         """One memory; ``NotFoundError`` says why there is none."""
-        found = self._item(memory_id)
-        if found is not None:
-            return cast("GetResult", item_result(self._scope, *found))
-        record = self._records.read(memory_id)
+        item, record = self._look_up(memory_id)
+        if item is not None:
+            return cast("GetResult", item_result(self._scope, *item))
+        record = self._records.check_live(memory_id, record)
         now = self._services.now()
         result = cast("GetResult", memory_result(record, now))
         if record.body is not None and not record.is_archived(now):
@@ -453,15 +453,19 @@ class Memory(UserData):
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
-        """The working note or short-term message of an id, if there is one; looked for where it is cheapest first."""
+    def _look_up(self, memory_id: str) -> tuple[tuple[Kind, Message] | None, Record | None]:
+        """The working note or short-term message of an id, or its record; looked for where it is cheapest first."""
         note = self.working.get(memory_id) if isinstance(memory_id, str) else None
         if note is not None:
-            return TYPES[MemoryType.WORKING], note
-        if self._records.find(memory_id) is not None:
-            return None
+            return (TYPES[MemoryType.WORKING], note), None
+        record = self._records.find(memory_id)
+        if record is not None:
+            return None, record
         message = next((message for message in self.short_term.messages() if message.id == memory_id), None)
-        return None if message is None else (TYPES[MemoryType.SHORT_TERM], message)
+        return None if message is None else (TYPES[MemoryType.SHORT_TERM], message), None
+
+    def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
+        return self._look_up(memory_id)[0]
 
     def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
         """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""

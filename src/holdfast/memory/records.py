@@ -101,7 +101,10 @@ class DurableRecords:
 
     def read(self, record_id: str, only: MemoryType | None = None) -> Record:
         """The live record; ``NotFoundError`` says why there is none."""
-        record = self.find(record_id)
+        return self.check_live(record_id, self.find(record_id), only)
+
+    def check_live(self, record_id: str, record: Record | None, only: MemoryType | None = None) -> Record:
+        """What was found by an id, if it is live; ``NotFoundError`` says why not."""
         if record is None or (only is not None and record.kind is not only):
             what = "memory" if only is None else f"{only} memory"
             raise NotFoundError(f"no {what} {quote(record_id)} for user {self.scope.user_id!r}")

@@ -79,6 +79,10 @@ class _Notes:
         )
 
 
+#: Those of a scope that has none; nothing is put into it.
+_NO_NOTES: Final = _Notes()
+
+
 class WorkingStore:
     """Notes of each scope, in their order; none of them is ever written down.
 
@@ -172,10 +176,10 @@ class WorkingStore:
     def clear(self, scope: Scope) -> int:
         """Take all items of a scope away; how many there were."""
         with self._lock:
-            return len(self._scopes.pop(scope, _Notes()).items)
+            return len(self._scopes.pop(scope, _NO_NOTES).items)
 
     def _notes(self, scope: Scope) -> _Notes:
-        return self._scopes.get(scope) or _Notes()
+        return self._scopes.get(scope, _NO_NOTES)
 
     # --- erasures elsewhere ------------------------------------------------------------------------------------------
 
