@@ -16,8 +16,8 @@ from pathlib import Path
 from bench import (
     check,
     deployment,
+    erasure,
     footprint,
-    forgetting,
     large_scope,
     lifecycle,
     report,
@@ -28,7 +28,7 @@ from bench import (
 )
 
 _PARTS = (
-    "speed", "lifecycle", "archive", "quality", "deployment", "large_scope", "round_trips", "forgetting", "service",
+    "speed", "lifecycle", "archive", "quality", "deployment", "large_scope", "round_trips", "erasure", "service",
     "start",
 )  # fmt: skip
 
@@ -59,11 +59,11 @@ def main() -> None:
     if options.only in (None, "deployment"):
         report.write_deployment(options.docs, deployment.measure(options.users), options.users)
     if options.only in (None, "large_scope"):
-        report.write_large_scope(options.docs, large_scope.measure())
+        report.write_large_scope(options.docs, large_scope.measure(), large_scope.measure_parts())
     if options.only in (None, "round_trips"):
         report.write_round_trips(options.docs, round_trips.measure())
-    if options.only in (None, "forgetting"):
-        report.write_forgetting(options.docs, forgetting.measure(options.users, options.folder), options.users)
+    if options.only in (None, "erasure"):
+        report.write_erasure(options.docs, erasure.measure(options.users, options.folder), options.users)
     if options.only in (None, "service"):
         report.write_service(options.docs, service.measure())
     if options.only in (None, "start"):

@@ -1,6 +1,7 @@
 """One user with 100,000 memories of a kind on PostgreSQL: the first recall in a new process, the next, the memory.
 
 A memory has 20 to 60 words, drawn from the docstrings of the standard library. ``python -m bench --only large_scope``.
+``python -m bench.large_scope parts`` prints what parts of a warm recall take of a processor, without a store.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import psutil
 import psycopg
 
@@ -24,6 +28,8 @@ from bench.servers import postgres
 from bench.speed import PASSES, Figure, timed
 from holdfast import Holdfast
 from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
+from holdfast.recall.arrays import dot
+from holdfast.recall.embedders.static import StaticEmbedder
 
 MEMORIES = 100_000
 ROUNDS = 200
@@ -102,5 +108,28 @@ def _recall(url: str, home: str) -> tuple[float, float, float, float]:
         return cold, *timed(lambda number: memory.retrieve(queries[number], top_k=10), ROUNDS), grown
 
 
-if __name__ == "__main__":  # one of the processes
-    json.dump(_recall(*sys.argv[1:]), sys.stdout)
+def measure_parts() -> dict[str, float]:
+    """Milliseconds of processor time, which neighbours disturb less, of parts of a warm recall: the least of many."""
+    vectors = np.random.default_rng(1).standard_normal((MEMORIES, 256), np.float32)
+    embedder, query = StaticEmbedder(), " ".join(_texts(_words(), 1, -1)[0].split()[:8])
+    embedder.embed([query])
+    parts: dict[str, Callable[[], object]] = {
+        "the product of all vectors with a query": lambda: dot(vectors, vectors[0]),
+        "to read these vectors and nothing else": partial(np.max, vectors),
+        "the vector of a query": lambda: embedder.embed([query]),
+    }
+    return {name: min(_processor_time(part) for _ in range(30)) for name, part in parts.items()}
+
+
+def _processor_time(part: Callable[[], object]) -> float:
+    start = time.process_time()
+    part()
+    return (time.process_time() - start) * 1_000
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["parts"]:
+        for name, taken in measure_parts().items():
+            print(f"{name}: {taken:.2f} ms")
+    else:  # one of the processes
+        json.dump(_recall(*sys.argv[1:]), sys.stdout)

@@ -95,8 +95,8 @@ def transactions(holdfast: Holdfast) -> Iterator[list[float]]:
 
 
 @contextmanager
-def courteous() -> Iterator[None]:
-    """As the process that sweeps or backs up is in earnest: it lets others go first (`lower_priority`)."""
+def low_priority() -> Iterator[None]:
+    """The block runs at the priority that a process has while it sweeps or backs up: it lets others go first."""
     os.setpriority(os.PRIO_PROCESS, 0, 10)
     try:
         yield
@@ -218,7 +218,7 @@ def _removals(holdfast: Holdfast, clock: Clock, users: int) -> Iterator[Figure]:
     clock.ahead = timedelta(days=366)
     done: list[Any] = []
     idle = min(reader.during(lambda: time.sleep(8)) for _ in range(2))
-    with transactions(holdfast) as held, courteous():
+    with transactions(holdfast) as held, low_priority():
         began = time.perf_counter()
         busy = reader.during(lambda: done.append(holdfast.sweep(confirm=True)))
         took = time.perf_counter() - began

@@ -58,7 +58,7 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
     _section(docs, "Deployment", text)
 
 
-def write_large_scope(docs: Path, figures: Sequence[Figure]) -> None:
+def write_large_scope(docs: Path, figures: Sequence[Figure], parts: Mapping[str, float]) -> None:
     """The section on a user with very many memories."""
     text = (
         f"One user's {large_scope.MEMORIES:,} memories of one kind on PostgreSQL, 20 to 60 words each, 256 dimensions, "
@@ -66,6 +66,8 @@ def write_large_scope(docs: Path, figures: Sequence[Figure]) -> None:
         "load are not part of the first recall.\n"
         f"`python -m bench --only large_scope` on a {machine()}.\n\n" + _table(figures)
     )
+    said = "; ".join(f"{name}, {taken:.2f} ms" for name, taken in parts.items())
+    text += f"\n`python -m bench.large_scope parts`, in processor time, the least of many: {said}.\n"
     _section(docs, "Large scope", text)
 
 
@@ -125,15 +127,15 @@ def _measured(figures: Sequence[lifecycle.Figure]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def write_forgetting(docs: Path, figures: Sequence[lifecycle.Figure], users: int) -> None:
+def write_erasure(docs: Path, figures: Sequence[lifecycle.Figure], users: int) -> None:
     """The section on erasure, backups and the audit chain."""
     text = (
         f"A store of {users * USER_MEMORIES:,} memories over {users:,} users; another process recalls from "
         f"{USER_MEMORIES:,} memories of one\nuser while the backup is made, with a pause of 2 ms between recalls. "
         "Backups lie on the same disk.\n"
-        f"`python -m bench --only forgetting` on a {machine()}.\n\n" + _measured(figures)
+        f"`python -m bench --only erasure` on a {machine()}.\n\n" + _measured(figures)
     )
-    _section(docs, "Forgetting", text)
+    _section(docs, "Erasure and backups", text)
 
 
 def write_start(docs: Path, taken: Mapping[str, float]) -> None:

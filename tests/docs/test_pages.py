@@ -121,3 +121,12 @@ def test_every_target_of_make_that_a_page_names_exists(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = re.findall(r"(?:^\$ |  \$ |`)make ([a-z -]+?)(?= {2}|`|$| #)", (ROOT / page).read_text(), re.MULTILINE)
     assert {target for words in named for target in words.split()} <= targets
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = re.findall(
+        r"\[([^\]]+)\]\((\d{4}-[a-z0-9-]+\.md)\) \|", (folder / "README.md").read_text(encoding="utf-8")
+    )
+    titles = [(path.read_text(encoding="utf-8").split("\n")[0], path.name) for path in sorted(folder.glob("0*.md"))]
+    assert [(title.partition(": ")[2], name) for title, name in titles] == listed

@@ -1,4 +1,4 @@
-"""Forgetting: what erasing a user costs among a million memories, and what backups, trials and restores do."""
+"""Erasure: what erasing a user costs among a million memories, and what backups, trials and restores do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.lifecycle import Figure, Reader, courteous, fill
+from bench.lifecycle import Figure, Reader, fill, low_priority
 from bench.servers import postgres
 from bench.speed import USER_MEMORIES, sentences
 from holdfast import Holdfast
@@ -138,6 +138,6 @@ def _seconds(work: Callable[[], object]) -> float:
 def _beside(reader: Reader, work: Callable[[], object]) -> tuple[float, tuple[float, float]]:
     """How long something took, and what recalls in another process took meanwhile."""
     took: list[float] = []
-    with courteous():
+    with low_priority():
         during = reader.during(lambda: took.append(_seconds(work)))
     return took[0], during
