@@ -125,8 +125,7 @@ def test_every_target_of_make_that_a_page_names_exists(page: str) -> None:
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     folder = ROOT / "docs" / "adr"
-    listed = re.findall(
-        r"\[([^\]]+)\]\((\d{4}-[a-z0-9-]+\.md)\) \|", (folder / "README.md").read_text(encoding="utf-8")
-    )
+    rows = (folder / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \d+ \| \[([^\]]+)\]\(([^)]+)\)", rows, re.MULTILINE)
     titles = [(path.read_text(encoding="utf-8").split("\n")[0], path.name) for path in sorted(folder.glob("0*.md"))]
     assert [(title.partition(": ")[2], name) for title, name in titles] == listed
