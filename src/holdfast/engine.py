@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from holdfast.backups.lost_keys import Abandoned
@@ -24,7 +23,6 @@ from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
 from holdfast.memory.explain import explain
 from holdfast.memory.services import Latencies
-from holdfast.ports.subjects import UserSummary
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
@@ -76,14 +74,13 @@ class Holdfast(TenantServices):
         if check_tenant(tenant) == self.tenant:
             return self
         others = self._others
-        if tenant not in others:
+        if (other := others.get(tenant)) is None:
             other = object.__new__(Holdfast)
             other._bind(self._base, tenant)
-            other._others = others
             if len(others) >= _MOST_TENANTS:
                 others.clear()
-            others[tenant] = other
-        return others[tenant]
+            other._others, others[tenant] = others, other
+        return other
 
     @classmethod
     def open(
@@ -202,7 +199,16 @@ class Holdfast(TenantServices):
         """
         start = "" if after is None else check_id(after, "after")
         check_count(limit, "limit", most=_MAX_USERS)
-        return [_describe_user(user) for user in self.services.reader.users(self.tenant, after=start, limit=limit)]
+        return [
+            {
+                "user_id": user.user_id,
+                "memories": sum(user.memories.values()),
+                "kinds": {kind.value: count for kind, count in user.memories.items()},
+                "sessions": user.sessions,
+                "last_active_at": iso(user.last_active_at),
+            }
+            for user in self.services.reader.users(self.tenant, after=start, limit=limit)
+        ]
 
     def erase_user(self, user_id: str) -> Erasure:
         """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
@@ -244,20 +250,8 @@ class Holdfast(TenantServices):
     def __enter__(self) -> Holdfast:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_problem: object) -> None:
         self.close()
-
-
-def _describe_user(user: UserSummary) -> UserResult:
-    return {
-        "user_id": user.user_id,
-        "memories": sum(user.memories.values()),
-        "kinds": {kind.value: count for kind, count in user.memories.items()},
-        "sessions": user.sessions,
-        "last_active_at": iso(user.last_active_at),
-    }
 
 
 class MemoryManager(Memory):

@@ -70,8 +70,7 @@ class Entity:
             given["entity_type"] = check_id(entity_type, "entity_type")
         if description is not None:
             given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
-        checked = _check_attributes(attributes or {})
-        begins = self._at(since, "since")
+        checked, begins = _check_attributes(attributes or {}), self._at(since, "since")
         entity_id = self._ensure(name, given, origin)
         self._set(entity_id, checked, begins)
         return entity_id
@@ -79,8 +78,7 @@ class Entity:
     def set(self, entity: str, attributes: Mapping[str, Any], *, since: When = None) -> None:
         """Set attributes: the value that each had until then ends, it is not overwritten."""
         self._records.check_agent()
-        checked = _check_attributes(attributes)
-        begins = self._at(since, "since")
+        checked, begins = _check_attributes(attributes), self._at(since, "since")
         self._set(self._resolve(entity).id, checked, begins)
 
     def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int) -> None:
@@ -331,10 +329,8 @@ def _has_names(fact: Fact, names: Mapping[str, str]) -> bool:
 
 def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> str:
     """An entity as a text: who it is, then what holds of it, newest last."""
-    head = [str(record.metadata.get("name") or "")]
-    if record.metadata.get("entity_type"):
-        head.append(f"({record.metadata['entity_type']})")
-    lines = [" ".join(head).strip(), str(record.metadata.get("description") or "")]
+    name, kind, about = (record.metadata.get(field) or "" for field in ("name", "entity_type", "description"))
+    lines = [f"{name} ({kind})".strip() if kind else f"{name}", f"{about}"]
     for fact in [fact for fact in facts if _has_names(fact, names)][-_TOLD:]:
         name = fact.name.replace("_", " ")
         if fact.target is None:

@@ -159,17 +159,11 @@ def _speaks_of(rule: Rule, kind: str) -> bool:
 
 def _names(hold: Hold, scope: Scope) -> bool:
     """Whether a hold names this user, or (whoever the user is) this agent or this session, and nobody else."""
-    of_user = hold.user_id == scope.user_id or (
-        hold.user_id is None
-        and hold.memory_id is None
-        and hold.tag is None
-        and (hold.agent_id is not None or hold.session_id is not None)
-    )
-    return (
-        of_user
-        and hold.agent_id in (None, scope.agent_id)
-        and (hold.session_id in (None, scope.session_id) or hold.user_id == scope.user_id)
-    )
+    ours = hold.user_id == scope.user_id
+    anyone = hold.user_id is None and hold.memory_id is None and hold.tag is None
+    of_user = ours or (anyone and (hold.agent_id is not None or hold.session_id is not None))
+    here = ours or hold.session_id in (None, scope.session_id)
+    return of_user and here and hold.agent_id in (None, scope.agent_id)
 
 
 def _describe_hold(hold: Hold) -> str:

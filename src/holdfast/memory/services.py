@@ -111,16 +111,8 @@ class Services(Stores):
     @property
     def exports(self) -> Exports:
         """Gathers what is held on people."""
-        sources = Sources(
-            self.reader,
-            self.records,
-            self.short_term,
-            self.schemas,
-            self.rules,
-            self.holds,
-            self.archives,
-            self.working.of_user,
-        )
+        stores = (self.reader, self.records, self.short_term, self.schemas, self.rules, self.holds)
+        sources = Sources(*stores, self.archives, self.working.of_user)
         return Exports(sources, self.now)
 
     def tenant(self, name: str) -> Tenant:
@@ -142,8 +134,7 @@ class Services(Stores):
 
         Whoever changes something as an agent asks this first; adding asks again in the transaction that writes.
         """
-        agent = self.removed_agent(scope)
-        if agent is not None:
+        if (agent := self.removed_agent(scope)) is not None:
             raise removed_agent(agent.id, agent.purge_at or 0)
 
     def now(self) -> int:

@@ -35,8 +35,7 @@ class ShortTerm:
     """``memory.short_term``: the session's messages."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
-        self._services = services
-        self._scope = scope
+        self._services, self._scope = services, scope
 
     def add_message(self, role: str, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Append a message and keep the session for its time (an hour, unless a rule says otherwise); its id."""

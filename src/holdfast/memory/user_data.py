@@ -23,8 +23,7 @@ class UserData:
     """The verbs of a memory that concern all of a user, or of a kind."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
-        self._services = services
-        self._scope = scope
+        self._services, self._scope = services, scope
 
     def delete_user_memories(self, user_id: str, memory_type: MemoryKind | None = None) -> int:
         """Send everything of a user, or all of one kind, to the recycle bin, whichever agent it is with; how many.
@@ -34,17 +33,10 @@ class UserData:
         """
         subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
         kinds = list(TYPES.values()) if memory_type is None else [kind_of(memory_type)]
-        total = Cleared(0, 0)
-        for kind in kinds:
-            moved, held = self._clear(subject, kind)
-            total = Cleared(total.moved + moved, total.held + held)
-        _log.info(
-            "deleted %d memories of user %s (%s); holds kept %d",
-            total.moved,
-            self._services.pseudonym(subject),
-            "all kinds" if memory_type is None else kinds[0].name,
-            total.held,
-        )
+        cleared = [self._clear(subject, kind) for kind in kinds]
+        total = Cleared(sum(one.moved for one in cleared), sum(one.held for one in cleared))
+        what, whose = "all kinds" if memory_type is None else kinds[0].name, self._services.pseudonym(subject)
+        _log.info("deleted %d memories of user %s (%s); holds kept %d", total.moved, whose, what, total.held)
         return counted(total, user_id)
 
     def gdpr_export_user_data(self, user_id: str) -> ExportResult:
@@ -84,9 +76,9 @@ class UserData:
             now = self._services.now()
             upto = self._services.trust.note(now).until(now)
             order = SweepOrder(now, upto, extent, lease=lambda: leadership.lease, note=_log_archived)
-            report = sweeper.apply(order)
-        _log.info("archived %d %s memories that were old enough", report.counts["archive"], kind.name)
-        return report.counts["archive"]
+            archived = sweeper.apply(order).counts["archive"]
+        _log.info("archived %d %s memories that were old enough", archived, kind.name)
+        return archived
 
     def _clear(self, subject: Subject, kind: Kind) -> Cleared:
         if kind.name is MemoryType.WORKING:

@@ -63,8 +63,7 @@ class _Notes:
         self.size += _size(item)
 
     def take(self, item_id: str) -> bool:
-        item = self.items.pop(item_id, None)
-        self.made.pop(item_id, None)
+        item, _ = self.items.pop(item_id, None), self.made.pop(item_id, None)
         self.size -= 0 if item is None else _size(item)
         return item is not None
 
@@ -74,9 +73,8 @@ class _Notes:
 
     def take_older(self, age: float, now: Instant) -> int:
         """Take the notes away that are at least so old; how many."""
-        return sum(
-            [self.take(item_id) for item_id, made in list(self.made.items()) if seconds_between(made, now) >= age]
-        )
+        old = [item_id for item_id, made in self.made.items() if seconds_between(made, now) >= age]
+        return sum(map(self.take, old))
 
 
 #: Those of a scope that has none; nothing is put into it.
@@ -96,9 +94,7 @@ class WorkingStore:
         forget: Callable[[Subject], None] = lambda _subject: None,
         clocks: Sequence[Callable[[], float]] = (time.monotonic, time.time),
     ) -> None:
-        self.clocks = clocks
-        self._erased = erased
-        self._forget = forget
+        self.clocks, self._erased, self._forget = clocks, erased, forget
         self._scopes: dict[Scope, _Notes] = {}
         self._lock = threading.Lock()
         self._asking = threading.Lock()
@@ -188,8 +184,7 @@ class WorkingStore:
 
     def _check(self, scope: Scope) -> None:
         """Let no note of a scope be read that has not been held against the erasures of the last seconds."""
-        unchecked = self._unchecked_seconds(scope)
-        if unchecked <= LEASE_SECONDS:
+        if (unchecked := self._unchecked_seconds(scope)) <= LEASE_SECONDS:
             return
         away, in_grace = self._away, unchecked <= GRACE_SECONDS
         if away is not None and in_grace and seconds_between(away, self._now()) < _RETRY_SECONDS:
@@ -197,8 +192,7 @@ class WorkingStore:
         if not self._asking.acquire(blocking=away is None or not in_grace):
             return  # another thread asks a store that was away a moment ago
         try:
-            unchecked = self._unchecked_seconds(scope)
-            if unchecked > LEASE_SECONDS:
+            if (unchecked := self._unchecked_seconds(scope)) > LEASE_SECONDS:
                 self._ask(unchecked)
         finally:
             self._asking.release()
