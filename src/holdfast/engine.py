@@ -162,7 +162,7 @@ class Holdfast(TenantServices):
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone (with ``user_id``): when, why and under which rule it went.
         """
-        subject = None if user_id is None else Subject.checked(self.tenant, user_id)
+        subject = None if user_id is None else Subject.check(self.tenant, user_id)
         return explain(self.services, self.tenant, memory_id, subject)
 
     def export_user(
@@ -218,7 +218,7 @@ class Holdfast(TenantServices):
         pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
         """
         self._base.tenants.add(self.tenant)
-        return self._base.erase(Scope.checked(self.tenant, user_id, "anyone").subject)
+        return self._base.erase(Scope.check(self.tenant, user_id, "anyone").subject)
 
     def abandon_keys(self, *, confirm: bool = False) -> Abandoned:
         """After the master key was lost for good: set the keys aside that the present one does not open, so that others
@@ -272,7 +272,7 @@ class MemoryManager(Memory):
                 f"auto_prune must be True or False, not {quote(auto_prune)}; a session is named with session_id="
             )
         engine = engine or default_engine()
-        scope = Scope.checked(engine.tenant, user_id, agent_id, session_id, everyone=True)
+        scope = Scope.check(engine.tenant, user_id, agent_id, session_id, everyone=True)
         super().__init__(engine.services, scope, auto_prune=auto_prune)
 
 

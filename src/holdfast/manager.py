@@ -25,7 +25,7 @@ from holdfast.core.records import (
 )
 from holdfast.core.values import (
     MAX_QUERY_BYTES,
-    UNSAID,
+    NO_ORIGIN,
     Origin,
     check_content,
     check_count,
@@ -184,7 +184,7 @@ class Memory(UserData):
     def _write(
         self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
-        if origin.is_said and not kind.durable:
+        if origin.is_given and not kind.durable:
             raise refuse_kind(
                 kind, "given a source", "it is what the agent has in mind now; leave out where it is from"
             )
@@ -335,13 +335,13 @@ class Memory(UserData):
         stays, and so does its age.
         """
         origin = self._records.origin(source, derived_from)
-        if content is None and metadata is None and not origin.is_said:
+        if content is None and metadata is None and not origin.is_given:
             raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
         if memory_id in (origin.derived_from or ()):
             raise InvalidInputError(f"memory {memory_id} cannot be derived from itself")
         found = self._item_to_change(memory_id)
         if found is not None:
-            if origin.is_said:
+            if origin.is_given:
                 raise refuse_kind(found[0], "given a source", "leave out where it is from")
             return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
@@ -359,7 +359,7 @@ class Memory(UserData):
             kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
             kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
             document = record.metadata["document"] if content is None else content
-            draft = draft_document(self._records, document, kept, UNSAID)
+            draft = draft_document(self._records, document, kept, NO_ORIGIN)
             return {"content": draft.content, "metadata": draft.metadata}
         changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}
         if metadata is not None:

@@ -169,7 +169,7 @@ class ShortTermMemory(ShortTerm):
         engine: Holdfast | None = None,
     ) -> None:
         engine = engine or default_engine()
-        super().__init__(engine.services, Scope.checked(engine.tenant, user_id, agent_id, session_id))
+        super().__init__(engine.services, Scope.check(engine.tenant, user_id, agent_id, session_id))
         self.session_id = session_id
 
 
@@ -189,7 +189,7 @@ class EpisodicMemory(Episodic):
     def __init__(self, agent_id: str, *, user_id: str | None = None, engine: Holdfast | None = None) -> None:
         engine = engine or default_engine()
         one = DEFAULT_USER if user_id is None else user_id
-        super().__init__(DurableRecords(engine.services, Scope.checked(engine.tenant, one, agent_id, everyone=True)))
+        super().__init__(DurableRecords(engine.services, Scope.check(engine.tenant, one, agent_id, everyone=True)))
         self._everyone = MemoryManager(ALL if user_id is None else user_id, agent_id, engine=engine).episodic
         self.agent_id = agent_id
 

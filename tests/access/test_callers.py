@@ -95,7 +95,7 @@ def test_whose_time_is_over_in_the_line_gets_no_place() -> None:
     async def story() -> None:
         deadline = Deadline()
         deadline.expire()
-        with deadline.applied():
+        with deadline.apply():
             async with Shares(4).slot(principal("a", "acme")):
                 pytest.fail("nobody waits for it any more")
 

@@ -26,14 +26,14 @@ def test_a_loop_stops_at_the_item_at_which_the_deadline_passes() -> None:
             if item == 7:
                 deadline.expire()
 
-    with deadline.applied(), pytest.raises(RequestTimeoutError, match="stopped before it changed anything"):
+    with deadline.apply(), pytest.raises(RequestTimeoutError, match="stopped before it changed anything"):
         work()
     assert done == list(range(8))
 
 
 def test_a_thread_that_takes_the_context_over_has_the_deadline_too() -> None:
     deadline, seen = Deadline(), []
-    with deadline.applied():
+    with deadline.apply():
         context = copy_context()
     thread = threading.Thread(target=context.run, args=(lambda: seen.append(current_deadline()),))
     thread.start()
@@ -54,19 +54,19 @@ def test_what_has_begun_to_write_goes_on_and_what_has_expired_does_not_begin() -
 
 def test_what_an_engine_runs_is_stopped_while_it_runs_and_not_after() -> None:
     deadline, stopped = Deadline(), []
-    with deadline.stopped_by(lambda: stopped.append("first")):
+    with deadline.on_expiry(lambda: stopped.append("first")):
         pass
-    with deadline.stopped_by(lambda: stopped.append("second")):
+    with deadline.on_expiry(lambda: stopped.append("second")):
         deadline.expire()
     assert stopped == ["second"]
-    with pytest.raises(RequestTimeoutError), deadline.stopped_by(lambda: None):
+    with pytest.raises(RequestTimeoutError), deadline.on_expiry(lambda: None):
         pytest.fail("nothing is begun once it has passed")
 
 
 def test_a_part_that_is_worth_finishing_has_no_deadline() -> None:
     deadline = Deadline()
     deadline.expire()
-    with deadline.applied():
+    with deadline.apply():
         with without_deadline():
             check_deadline()
         with pytest.raises(RequestTimeoutError):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from effort import times
 from holdfast.core.errors import InvalidInputError
-from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot, slots_between
+from holdfast.core.slots import check_cron, check_timezone, count_missed, latest_slot, next_slot, slots_between
 from holdfast.core.values import DAY, SECOND, iso, moment, when
 
 MINUTE = 60 * SECOND
@@ -192,7 +192,7 @@ def test_forwards_and_backwards_the_slots_are_the_same(near: tuple[str, int], cr
     following = next_slot(cron, zone, at)
     assert following == (future[0] if future else following)
     assert following > at + (0 if future else DAY)
-    assert missed(cron, zone, after=at - DAY, upto=at, most=10_000) == len(past)
+    assert count_missed(cron, zone, after=at - DAY, upto=at, most=10_000) == len(past)
 
 
 # --- edges -----------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_the_latest_of_years_of_missed_slots_is_found_in_a_few_steps(monkeypatch
     for zone in ("UTC", BERLIN):
         assert latest_slot("* * * * *", zone, after=0, now=now) == now - 30 * SECOND
     assert steps < 500
-    assert missed("* * * * *", BERLIN, after=0, upto=now) == 1_000, "and the count of what was missed is bounded"
+    assert count_missed("* * * * *", BERLIN, after=0, upto=now) == 1_000, "and the count of what was missed is bounded"
 
 
 def test_the_ends_of_the_calendar_have_no_slots() -> None:
@@ -264,7 +264,7 @@ def test_text_that_is_no_cron_is_refused_with_an_example(cron: object, why: str)
     with pytest.raises(InvalidInputError):
         latest_slot(cron, "UTC", after=0, now=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError):
-        missed(cron, "UTC", after=0, upto=1)  # type: ignore[arg-type]
+        count_missed(cron, "UTC", after=0, upto=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

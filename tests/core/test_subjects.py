@@ -30,9 +30,9 @@ def test_copies_of_a_subject_are_the_same_subject() -> None:
 
 
 def test_a_user_id_that_a_caller_gave_is_checked() -> None:
-    assert Subject.checked("acme", "ann") == "acme/ann"
+    assert Subject.check("acme", "ann") == "acme/ann"
     with pytest.raises(InvalidScopeError):
-        Subject.checked("acme", "")
+        Subject.check("acme", "")
 
 
 def test_subjects_are_joined_and_split_in_one_place() -> None:

@@ -23,10 +23,10 @@ from holdfast.core.domains import (
     SOURCE_TYPES,
     RetentionPolicy,
     check_domain,
+    creation_time,
     evaluate,
-    made_at,
     normalize,
-    resolved,
+    resolve_parameters,
 )
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import MemoryType, Terms
@@ -261,7 +261,7 @@ def test_a_source_type_that_the_policy_does_not_name_is_valid_all_the_same() -> 
 @some
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.binary(), st.lists(st.integers()), st.datetimes()))
 def test_when_something_was_made_is_told_or_it_is_not_and_never_an_error(value: Any) -> None:
-    found = made_at(value)
+    found = creation_time(value)
     assert found is None or isinstance(found, int)
 
 
@@ -279,7 +279,7 @@ def test_what_is_no_list_of_resources_is_an_error(wrong: Any) -> None:
 def test_what_a_caller_gives_wins_over_the_policy_and_the_policy_has_the_rest(
     policy: RetentionPolicy, raw: dict[str, Any], dry_run: bool
 ) -> None:
-    found = resolved(policy, raw, {**raw, "dry_run": dry_run})
+    found = resolve_parameters(policy, raw, {**raw, "dry_run": dry_run})
     wanted = normalize(raw, policy).as_dict()
     assert {name: found[name] for name in GC_FIELDS} == {name: wanted[name] for name in GC_FIELDS}
     assert found["dry_run"] is dry_run, "what else was validated is handed on"
@@ -288,9 +288,9 @@ def test_what_a_caller_gives_wins_over_the_policy_and_the_policy_has_the_rest(
 
 def test_what_was_validated_counts_and_only_where_the_caller_gave_it() -> None:
     defaults = {"limit": 10, "older_than_days": 7}  # what validation fills in is not what a caller gave
-    found = resolved(DEFAULT_POLICY, {"limit": "10"}, defaults)
+    found = resolve_parameters(DEFAULT_POLICY, {"limit": "10"}, defaults)
     assert (found["limit"], found["older_than_days"]) == (10, 30)
-    assert resolved(DEFAULT_POLICY, {"limit": None}, defaults)["limit"] == 5_000
+    assert resolve_parameters(DEFAULT_POLICY, {"limit": None}, defaults)["limit"] == 5_000
 
 
 # --- for records of our own -------------------------------------------------------------------------------------------

@@ -49,11 +49,11 @@ VERBS: dict[str, Callable[[Holdfast], Any]] = {
 def test_a_verb_stops_in_the_midst_of_what_it_goes_through(filled: Holdfast, verb: str) -> None:
     VERBS[verb](filled)  # what is read once and remembered has been read
     whole = Counted()
-    with whole.applied():
+    with whole.apply():
         VERBS[verb](filled)
     assert whole.looks >= COUNT, "each record is a look at the deadline"
     late = Counted(whole.looks // 2)
-    with late.applied(), pytest.raises(RequestTimeoutError):
+    with late.apply(), pytest.raises(RequestTimeoutError):
         VERBS[verb](filled)
     assert late.looks <= whole.looks // 2 + 3, "nothing was gone through after that"
     assert VERBS[verb](filled), "and what was being looked at is as it was"
@@ -63,9 +63,9 @@ def test_a_write_is_not_begun_late_and_not_broken_off(filled: Holdfast) -> None:
     memory = filled.manager("alice", "agent")
     late, begun = Deadline(), Deadline()
     late.expire()
-    with late.applied(), pytest.raises(RequestTimeoutError):
+    with late.apply(), pytest.raises(RequestTimeoutError):
         memory.add("Too late")
-    with begun.applied():
+    with begun.apply():
         memory.add("In time")
         begun.expire()
         memory.add("And with it")
@@ -90,7 +90,7 @@ def test_a_statement_that_runs_is_stopped_where_it_runs(database: Database, engi
             timer.start()
             tx.connection.execute(_LONG[engine_name]).fetchall()  # type: ignore[attr-defined]
 
-    with deadline.applied(), pytest.raises(RequestTimeoutError):
+    with deadline.apply(), pytest.raises(RequestTimeoutError):
         ask()
     with database.read() as tx:  # others go on
         if engine_name == "postgres":
@@ -108,7 +108,7 @@ def test_whoever_waits_for_another_writer_stops_waiting(holdfast: Holdfast) -> N
     def wait() -> None:
         waiting.set()
         try:
-            with deadline.applied(), database.write(Subject("default", "alice")) as tx:
+            with deadline.apply(), database.write(Subject("default", "alice")) as tx:
                 tx.number_of(Subject("default", "alice"))
         except RequestTimeoutError as problem:
             outcome.append(problem)

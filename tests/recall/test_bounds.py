@@ -100,7 +100,7 @@ def test_a_summary_is_made_of_the_beginning_and_the_end(monkeypatch: pytest.Monk
     summary = ExtractiveSummarizer().summarize(texts, max_chars=500)
     assert "Bob" in summary
     assert sum(read) <= 12 * READ_CHARS, "each sentence is looked at a few times"
-    chosen = summaries._within(texts)
+    chosen = summaries._cut_to_read(texts)
     assert (chosen[0], chosen[-1]) == (texts[0], texts[-1])
     assert sum(map(len, chosen)) <= READ_CHARS
 

@@ -296,7 +296,7 @@ class Backups:
         if user_id is None:
             merge.everyone()
         else:
-            mark = mark_of(self._state.keyring.get(STORE_KEY), Subject.checked(self._tenant, user_id))
+            mark = mark_of(self._state.keyring.get(STORE_KEY), Subject.check(self._tenant, user_id))
             merge.user(user_id, mark, None if memory_id is None else check_id(memory_id, "memory_id"))
         return merge.restored
 

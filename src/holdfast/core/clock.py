@@ -45,7 +45,7 @@ class Deadline:
             raise RequestTimeoutError("the time for the request is over; it was stopped before it changed anything")
 
     @contextmanager
-    def stopped_by(self, stop: Callable[[], None]) -> Iterator[None]:
+    def on_expiry(self, stop: Callable[[], None]) -> Iterator[None]:
         """While the block runs, ``stop`` is called when the deadline passes, by another thread: it must not wait."""
         self._stops.append(stop)
         try:
@@ -54,7 +54,7 @@ class Deadline:
         finally:
             self._stops.remove(stop)
 
-    def applied(self) -> AbstractContextManager[None]:
+    def apply(self) -> AbstractContextManager[None]:
         """The block, and the threads and tasks that it starts, work under this deadline."""
         return _under(self)
 

@@ -54,7 +54,7 @@ class RetentionPolicy:
     def __post_init__(self) -> None:
         for name in FIELDS:
             value = getattr(self, name)
-            if repr(_frozen(_value(name, value, ...))) != repr(value):  # 1, 1.0 and True are equal, and not the same
+            if repr(_freeze(_value(name, value, ...))) != repr(value):  # 1, 1.0 and True are equal, and not the same
                 raise InvalidInputError(f"a policy's {name} cannot be {quote(value)}; make one with normalize(...)")
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,12 +91,12 @@ def normalize(config: object, fallback: RetentionPolicy) -> RetentionPolicy:
     neither true nor false leaves the fallback, and so does a list of source types of which none is known. Lists lose
     what cannot be in them, and what is in them twice. ``InvalidInputError`` for a field that no policy has.
     """
-    given = _checked(config, FIELDS, "config")
+    given = _check_fields(config, FIELDS, "config")
     kept = fallback.as_dict()
-    return RetentionPolicy(**{name: _frozen(_value(name, given.get(name), kept[name])) for name in FIELDS})
+    return RetentionPolicy(**{name: _freeze(_value(name, given.get(name), kept[name])) for name in FIELDS})
 
 
-def resolved(
+def resolve_parameters(
     policy: RetentionPolicy, raw: Mapping[str, Any], validated: Mapping[str, Any], fields: Iterable[str] = GC_FIELDS
 ) -> dict[str, Any]:
     """The parameters of a garbage collection: those that a caller gave, brought into bounds, win over the policy's.
@@ -110,7 +110,7 @@ def resolved(
 
 def narrow(policy: RetentionPolicy, options: object) -> RetentionPolicy:
     """The policy for one evaluation: what the options say, and what is kept by either of them."""
-    given = dict(_checked(options, GC_FIELDS, "options"))
+    given = dict(_check_fields(options, GC_FIELDS, "options"))
     for name in ("keep_session_ids", "keep_context_ids"):
         if isinstance(given.get(name), list | tuple | set | frozenset):
             given[name] = [*getattr(policy, name), *given[name]]
@@ -180,11 +180,11 @@ def _protection(
         return Reason.CONTEXT
     if not isinstance(source, str) or source not in SOURCE_TYPES:
         return Reason.SOURCE_TYPE
-    made = made_at(resource.get("created_at"))
+    made = creation_time(resource.get("created_at"))
     return Reason.AGE if made is None or made > cutoff else None
 
 
-def made_at(value: object) -> int | None:
+def creation_time(value: object) -> int | None:
     """When a resource was made: an ISO 8601 text or a datetime that says its offset, seconds or milliseconds since
     1970. ``None`` if that cannot be told, and then nobody knows that it is old enough.
     """
@@ -205,7 +205,7 @@ def made_at(value: object) -> int | None:
 # --- normalisation ----------------------------------------------------------------------------------------------------
 
 
-def _checked(config: object, known: tuple[str, ...], what: str) -> Mapping[str, Any]:
+def _check_fields(config: object, known: tuple[str, ...], what: str) -> Mapping[str, Any]:
     if config is None:
         return {}
     if not isinstance(config, Mapping):
@@ -215,7 +215,7 @@ def _checked(config: object, known: tuple[str, ...], what: str) -> Mapping[str, 
     return config
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -223,20 +223,20 @@ def _value(name: str, value: object, fallback: Any) -> Any:
     """What a field of a policy becomes."""
     match name:
         case "older_than_days":
-            return _clamped(value, OLDER_THAN_DAYS, fallback, math.ceil)
+            return _clamp(value, OLDER_THAN_DAYS, fallback, math.ceil)
         case "limit":
-            return _clamped(value, LIMIT, fallback, math.floor)
+            return _clamp(value, LIMIT, fallback, math.floor)
         case "source_types":
-            return _listed(name, value, lambda item: item if item in SOURCE_TYPES else None, fallback) or fallback
+            return _list_items(name, value, lambda item: item if item in SOURCE_TYPES else None, fallback) or fallback
         case "keep_session_ids":
-            return _listed(name, value, lambda item: item if isinstance(item, str) and item else None, fallback)
+            return _list_items(name, value, lambda item: item if isinstance(item, str) and item else None, fallback)
         case "keep_context_ids":
-            return _listed(name, value, context_number, fallback)
+            return _list_items(name, value, context_number, fallback)
         case _:
             return value if isinstance(value, bool) else fallback
 
 
-def _clamped(value: object, bounds: tuple[int, int], fallback: Any, whole: Any) -> Any:
+def _clamp(value: object, bounds: tuple[int, int], fallback: Any, whole: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return fallback
     if isinstance(value, float) and not math.isfinite(value):
@@ -245,7 +245,7 @@ def _clamped(value: object, bounds: tuple[int, int], fallback: Any, whole: Any) 
     return int(whole(min(max(value, least), most)))
 
 
-def _listed(name: str, value: object, valid: Any, fallback: Any) -> Any:
+def _list_items(name: str, value: object, valid: Any, fallback: Any) -> Any:
     if not isinstance(value, list | tuple | set | frozenset):
         return fallback
     found = dict.fromkeys(usable for item in value if (usable := valid(item)) is not None)

@@ -87,7 +87,7 @@ def open_pack(data: bytes) -> list[Packed]:
         raise PackDamagedError(f"the pack holds {len(lines)} records, its header says {header.count}")
     try:  # all at once takes half the time of one after the other
         found = json.loads(b"[%s]" % b",".join(lines))
-        return [_packed(each["id"], each["document"]) for each in found]
+        return [_check_packed(each["id"], each["document"]) for each in found]
     except (ValueError, KeyError, TypeError) as problem:
         raise PackDamagedError(f"the pack's content is not a record in each line: {problem}") from problem
 
@@ -144,7 +144,7 @@ def _line(item: Packed) -> bytes:
         return json.dumps(record, allow_nan=False, separators=(",", ":"), default=dict).encode() + b"\n"
 
 
-def _packed(record_id: object, document: object) -> Packed:
+def _check_packed(record_id: object, document: object) -> Packed:
     if not (isinstance(record_id, str) and isinstance(document, dict)):
         raise TypeError(f"{quote(record_id)} and {quote(document)} are not an id and an object")
     return Packed(record_id, document)

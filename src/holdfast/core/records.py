@@ -233,7 +233,7 @@ class Subject(str):
         return super().__new__(cls, key)
 
     @classmethod
-    def checked(cls, tenant: str, user_id: object) -> Self:
+    def check(cls, tenant: str, user_id: object) -> Self:
         """A user of a tenant, whose id a caller gave."""
         return cls(tenant, check_id(user_id, "user_id"))
 
@@ -259,7 +259,7 @@ class Scope:
     session_id: str | None = None
 
     @staticmethod
-    def checked(
+    def check(
         tenant: object, user_id: object, agent_id: object, session_id: object = None, *, everyone: bool = False
     ) -> Scope:
         """A scope of parts that a caller gave, each of them checked. With ``everyone``, ``*`` is a user or an agent."""

@@ -224,10 +224,10 @@ def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | No
     """
     found = [rule for rule in rules if rule.version and rule.governs(kind)]
     default = (DEFAULTS if defaults is None else defaults)[kind]
-    archive, archive_by = _chosen(found, "archive_after", default, kind)
-    delete, delete_by = _chosen(found, "delete_after", default, kind)
+    archive, archive_by = _choose(found, "archive_after", default, kind)
+    delete, delete_by = _choose(found, "delete_after", default, kind)
     kept = [(rule.terms.keep_for, rule.name) for rule in found if rule.terms.keep_for is not None]
-    if default.keep_for is not None and not _says(found, kind):
+    if default.keep_for is not None and not _has_removal(found, kind):
         kept.append((default.keep_for, _default_name(kind)))
     keep, keep_by = max(kept, default=(None, None))
     if delete is not None and keep is not None and keep > delete:
@@ -237,12 +237,12 @@ def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | No
     return Life(archive, delete, keep, archive_by, delete_by, keep_by)
 
 
-def _says(rules: Sequence[Rule], kind: str) -> bool:
+def _has_removal(rules: Sequence[Rule], kind: str) -> bool:
     """Whether a rule that names a kind says when it is removed."""
     return any(rule.kind == kind and rule.terms.delete_after is not None for rule in rules)
 
 
-def _chosen(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tuple[int | None, str]:
+def _choose(rules: Sequence[Rule], field: str, default: Terms, kind: str) -> tuple[int | None, str]:
     said = [(rule, value) for rule in rules if (value := getattr(rule.terms, field)) is not None]
     usual = getattr(default, field)
     if not said:

@@ -79,7 +79,7 @@ def next_slot(cron: str, timezone: str, after: int) -> int:
     return first
 
 
-def missed(cron: str, timezone: str, *, after: int, upto: int, most: int = MOST_MISSED) -> int:
+def count_missed(cron: str, timezone: str, *, after: int, upto: int, most: int = MOST_MISSED) -> int:
     """How many slots s there are with ``after < s <= upto``; ``most`` stands for that many or more."""
     return sum(1 for _ in islice(slots_between(cron, timezone, after, upto), most))
 
@@ -107,24 +107,24 @@ def _slots(cron: str, zone: ZoneInfo, start: int, *, back: bool) -> Iterator[int
     except OverflowError:  # at an end of the calendar
         return
     folds = (0,) if fixed else (0, 1)
-    readings = [_reading(cron, zone, wall, fold, fixed=fixed, back=back) for fold in folds]
+    readings = [_read_wall(cron, zone, wall, fold, fixed=fixed, back=back) for fold in folds]
     yield from (slot for slot, _ in groupby(merge(*readings, reverse=back)))
 
 
-def _reading(cron: str, zone: ZoneInfo, start: datetime, fold: int, *, fixed: bool, back: bool) -> Iterator[int]:
+def _read_wall(cron: str, zone: ZoneInfo, start: datetime, fold: int, *, fixed: bool, back: bool) -> Iterator[int]:
     """The moments of the times on the wall from ``start`` on; in order, and one may come several times."""
     try:
         for wall in CronSim(cron, start, reverse=back):
             utc = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
             if utc.astimezone(zone).replace(tzinfo=None) == wall:
                 yield moment(utc)
-            elif fixed and (stand_in := _stand_in(zone, wall)) is not None:
-                yield stand_in
+            elif fixed and (substitute := _find_substitute(zone, wall)) is not None:
+                yield substitute
     except OverflowError:  # the end of the calendar
         return
 
 
-def _stand_in(zone: ZoneInfo, left_out: datetime) -> int | None:
+def _find_substitute(zone: ZoneInfo, left_out: datetime) -> int | None:
     """The moment that takes the place of a time that no clock shows; ``None`` where the whole date is left out."""
     early, late = (left_out.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     seconds = range((early - EPOCH) // timedelta(seconds=1), (late - EPOCH) // timedelta(seconds=1) + 1)

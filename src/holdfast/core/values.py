@@ -122,7 +122,7 @@ class Origin(NamedTuple):
     derived_from: tuple[str, ...] | None = None
 
     @staticmethod
-    def checked(source: object, derived_from: object) -> Origin:
+    def check(source: object, derived_from: object) -> Origin:
         """What was said, if it can be kept."""
         return Origin(
             None if source is None else check_source(source),
@@ -130,9 +130,9 @@ class Origin(NamedTuple):
         )
 
     @property
-    def is_said(self) -> bool:
+    def is_given(self) -> bool:
         """Whether anything was said."""
-        return self != UNSAID
+        return self != NO_ORIGIN
 
     def fields(self, agent_id: str) -> dict[str, Any]:
         """What a record of an agent's is to say, as far as it was said. Its agent is its source anyway."""
@@ -144,7 +144,7 @@ class Origin(NamedTuple):
         return said
 
 
-UNSAID: Final = Origin()
+NO_ORIGIN: Final = Origin()
 
 
 _TAIL_BITS = 62

@@ -59,7 +59,7 @@ class Audit:
     def tail(self, limit: int = 20, *, user_id: str | None = None) -> list[AuditResult]:
         """The latest entries of the tenant, or of one user, the newest last. ``chain`` is a pseudonym."""
         check_count(limit, "limit", most=_MOST_SHOWN)
-        subject = None if user_id is None else Subject.checked(self.tenant.name, user_id)
+        subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
         return [
             {
                 "at": iso(entry.at),

@@ -172,7 +172,7 @@ class Sources:
         Cut short, it goes on when it is asked for again.
         """
         name = check_source(source)
-        subject = None if user_id is None else Subject.checked(self.tenant.name, user_id)
+        subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
         now = self.tenant.now()
         if subject is None and not dry_run:
             begin_steps()

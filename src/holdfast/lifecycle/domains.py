@@ -27,7 +27,7 @@ from holdfast.core.domains import (
     evaluate,
     narrow,
     normalize,
-    resolved,
+    resolve_parameters,
 )
 from holdfast.core.errors import (
     ConflictError,
@@ -355,7 +355,7 @@ class Domains:
         for name, given in (("raw_args", raw_args), ("validated_args", validated_args)):
             if given is not None and not isinstance(given, Mapping):
                 raise InvalidInputError(f"{name} must be an object, not {quote(given)}")
-        return resolved(self._states.read().of(check_domain(domain)), raw_args or {}, validated_args or {})
+        return resolve_parameters(self._states.read().of(check_domain(domain)), raw_args or {}, validated_args or {})
 
     # --- Holdfast's own records ---------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Quotas:
             raise InvalidInputError(
                 f"{row.name} memory is counted where it is used: count_memories({row.name.value!r})"
             )
-        return self.tenant.records.usage(Subject.checked(self.tenant.name, user_id), row)
+        return self.tenant.records.usage(Subject.check(self.tenant.name, user_id), row)
 
 
 def _limit(name: str, value: float) -> int | None:

@@ -130,7 +130,7 @@ class Recycle:
         if tool_id is not None:
             return _count_restored(Registry(self.tenant).restore(TOOL, check_id(tool_id, "tool_id")))
         if user_id is not None:
-            return self._restore_user(Subject.checked(self.tenant.name, user_id))
+            return self._restore_user(Subject.check(self.tenant.name, user_id))
         raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
 
     def purge(self, *, confirm: bool = False) -> dict[str, int]:
@@ -144,7 +144,7 @@ class Recycle:
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _subject(self, user_id: str | None) -> Subject | None:
-        return None if user_id is None else Subject.checked(self.tenant.name, user_id)
+        return None if user_id is None else Subject.check(self.tenant.name, user_id)
 
     def _restore_one(self, memory_id: str, user_id: str | None) -> int:
         record = self._find(memory_id, user_id)

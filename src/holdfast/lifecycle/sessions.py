@@ -119,7 +119,7 @@ class Sessions:
     def list(self, user_id: str, agent_id: str | None = None) -> list[SessionResult]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
-        subject = Subject.checked(self.tenant.name, user_id)
+        subject = Subject.check(self.tenant.name, user_id)
         return [_describe(session) for session in self.tenant.history.sessions(subject, agent, now=self.tenant.now())]
 
     # --- for the parts that keep something for sessions --------------------------------------------------------------
@@ -144,7 +144,7 @@ class Sessions:
 
     def _whose(self, agent_id: str, session_id: str | None, user_id: str | None, now: int) -> Scope | None:
         """The scope that is meant; ``None`` if nobody has such a session."""
-        asked = Scope.checked(self.tenant.name, "anybody" if user_id is None else user_id, agent_id, session_id)
+        asked = Scope.check(self.tenant.name, "anybody" if user_id is None else user_id, agent_id, session_id)
         if user_id is not None:
             return asked
         users = self.tenant.history.owners(self.tenant.name, agent_id, session_id, now=now)

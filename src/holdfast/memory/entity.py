@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, QuotaExceededError, StaleError, quote
 from holdfast.core.records import Fact, MemoryType, Record, Subject, holds_at, says_already
 from holdfast.core.values import (
-    UNSAID,
+    NO_ORIGIN,
     Origin,
     check_content,
     check_count,
@@ -219,7 +219,7 @@ class Entity:
 
     # --- within ------------------------------------------------------------------------------------------------------
 
-    def _ensure(self, name: str, metadata: dict[str, Any], origin: Origin = UNSAID) -> str:
+    def _ensure(self, name: str, metadata: dict[str, Any], origin: Origin = NO_ORIGIN) -> str:
         """The entity of a name with this metadata added to its own, and where it comes from; made if there is none."""
 
         def change(there: Record) -> Record:

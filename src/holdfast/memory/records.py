@@ -26,7 +26,7 @@ from holdfast.core.records import (
     State,
     Subject,
 )
-from holdfast.core.values import UNSAID, Origin, check_content, is_id, iso
+from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
@@ -44,7 +44,7 @@ class Draft:
 
     content: str
     metadata: dict[str, Any] = field(default_factory=dict)
-    origin: Origin = UNSAID
+    origin: Origin = NO_ORIGIN
     body: dict[str, Any] | None = None
     name: str | None = None
     dated_at: int | None = None
@@ -62,7 +62,7 @@ class DurableRecords:
         """What a caller says of where a memory comes from, if it can be kept and the caller may say it. Every verb that
         takes it asks here, before it does anything.
         """
-        origin = Origin.checked(source, derived_from)
+        origin = Origin.check(source, derived_from)
         if origin.source is not None:
             self.check_source(origin.source)
         return origin
@@ -245,7 +245,7 @@ class DurableRecords:
 
     def clear(self, user_id: str, name: MemoryType) -> int:
         """Send all of a user's records of a kind to the recycle bin, whichever agent they are with; how many."""
-        return counted(clear_kind(self.services, Subject.checked(self.scope.tenant, user_id), name), user_id)
+        return counted(clear_kind(self.services, Subject.check(self.scope.tenant, user_id), name), user_id)
 
     def export(self, user_id: str, name: MemoryType) -> list[dict[str, Any]]:
         """All of a user's records of a kind, whole, in whatever state, whichever agent they are with."""

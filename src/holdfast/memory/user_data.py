@@ -31,7 +31,7 @@ class UserData:
         Working and short-term memory is gone at once; conversations go with short-term memory, into the bin. What a
         hold covers stays; ``HeldError`` if that is all there is.
         """
-        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        subject = Scope.check(self._scope.tenant, user_id, "anyone").subject
         kinds = list(TYPES.values()) if memory_type is None else [kind_of(memory_type)]
         cleared = [self._clear(subject, kind) for kind in kinds]
         total = Cleared(sum(one.moved for one in cleared), sum(one.held for one in cleared))
@@ -58,7 +58,7 @@ class UserData:
         How many memories of each kind there were. ``HeldError`` while a hold stands on anything of theirs. What became
         of each place, and the certificate, is in the answer of ``holdfast.erase_user``.
         """
-        subject = Scope.checked(self._scope.tenant, user_id, "anyone").subject
+        subject = Scope.check(self._scope.tenant, user_id, "anyone").subject
         return dict(self._services.erase(subject).kinds)
 
     def archive_due(self, memory_type: MemoryKind) -> int:

@@ -49,12 +49,12 @@ def split_record(record: Record) -> list[str]:
     A structured document is taken as its fields and values, without the punctuation of JSON.
     """
     if record.kind is MemoryType.STRUCTURED and "document" in record.metadata:
-        return split("\n".join(_first(_fields(record.metadata["document"], ""))) or _indexed(record.content))
+        return split("\n".join(_take_first(_fields(record.metadata["document"], ""))) or _cut_to_index(record.content))
     if record.kind is not MemoryType.EPISODIC:
-        return split(_indexed(record.content))
+        return split(_cut_to_index(record.content))
     summary = split_summary(record)
     items = (item for part in _SAID for item in (record.body or {}).get(part, ()))
-    said = [text for item in _first(str(item.get("content") or "") for item in items) if (text := item.strip())]
+    said = [text for item in _take_first(str(item.get("content") or "") for item in items) if (text := item.strip())]
     run = max(1, -(-len(said) // (MAX_PASSAGES - len(summary))))  # of very many, neighbours share a passage
     return [*summary, *("\n".join(said[start : start + run]) for start in range(0, len(said), run))]
 
@@ -68,7 +68,7 @@ def split_summary(record: Record) -> list[str]:
     return split(text, target=SUMMARY_TARGET, most=MAX_SUMMARY_PASSAGES)
 
 
-def _indexed(text: str) -> str:
+def _cut_to_index(text: str) -> str:
     """As much of a text as is indexed, to the end of a word if there is one near."""
     text = text.lstrip()
     if len(text) <= INDEXED_CHARS:
@@ -77,7 +77,7 @@ def _indexed(text: str) -> str:
     return text[: end if end > 0 else INDEXED_CHARS]
 
 
-def _first(texts: Iterable[str]) -> Iterator[str]:
+def _take_first(texts: Iterable[str]) -> Iterator[str]:
     """Texts until they are as much as is indexed; no more of them are looked at."""
     room = INDEXED_CHARS
     for text in texts:
@@ -90,7 +90,7 @@ def _first(texts: Iterable[str]) -> Iterator[str]:
 def summary_text(content: str, metadata: Mapping[str, Any]) -> str:
     """An episode's task and summary in one, from its content and its metadata: as much of it as is indexed."""
     task = metadata.get("task")
-    return _indexed(content if not isinstance(task, str) or content.startswith(task) else f"{task}\n{content}")
+    return _cut_to_index(content if not isinstance(task, str) or content.startswith(task) else f"{task}\n{content}")
 
 
 def _fields(value: object, name: str) -> Iterator[str]:

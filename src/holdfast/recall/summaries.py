@@ -256,7 +256,7 @@ class ExtractiveSummarizer:
     """
 
     def summarize(self, texts: Sequence[str], *, max_chars: int) -> str:
-        texts = _within(texts)
+        texts = _cut_to_read(texts)
         whole = join_texts(texts, max_chars)
         if len(whole) <= max_chars:
             return whole
@@ -405,7 +405,7 @@ class _Choice:
         return sum(self._worth[term] > _COMMON for term in self._terms[at]) >= _INFORMS
 
 
-def _within(texts: Sequence[str]) -> list[str]:
+def _cut_to_read(texts: Sequence[str]) -> list[str]:
     """The texts, or as much of their beginning and of their end as is looked at."""
     if sum(map(len, texts)) <= READ_CHARS:
         return list(texts)

@@ -83,7 +83,7 @@ def _hashes(text: str) -> list[int]:
     found: list[int] = []
     for run, word in _chunks(text):
         if word and len(word) <= _LONGEST_WORD:
-            found += _kept_hashes(word)
+            found += _word_hashes(word)
         else:
             found += map(_hash, _split_word(word) if word else _pairs(run))
     return found
@@ -103,7 +103,7 @@ def _split_word(chunk: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65_536)
-def _kept_hashes(word: str) -> tuple[int, ...]:
+def _word_hashes(word: str) -> tuple[int, ...]:
     return tuple(map(_hash, _split_word(word)))
 
 
@@ -206,7 +206,7 @@ def query_terms(text: str) -> npt.NDArray[np.uint32]:
 
 def forget() -> None:
     """Drop the words that were kept to save time."""
-    _kept_hashes.cache_clear()
+    _word_hashes.cache_clear()
 
 
 def _hash(token: str) -> int:

@@ -92,7 +92,7 @@ class RequestLimit:
 
     async def _run(self, scope: Scope, request: _Request) -> None:
         try:
-            with request.deadline.applied():
+            with request.deadline.apply():
                 await self._app(scope, request.receive, request.send)
         finally:
             if request.is_too_large and not request.has_answer:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.audit import SCHEDULE, acting_as
 from holdfast.core.clock import SKEW
 from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
-from holdfast.core.slots import check_cron, check_timezone, latest_slot, missed, next_slot
+from holdfast.core.slots import check_cron, check_timezone, count_missed, latest_slot, next_slot
 from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
@@ -309,7 +309,7 @@ class Schedule:
             return state._replace(trouble=str(problem))
 
     def _missed(self, state: _JobState, upto: int) -> int:
-        return missed(state.cron, state.timezone, after=state.after, upto=upto)
+        return count_missed(state.cron, state.timezone, after=state.after, upto=upto)
 
     def list(self) -> list[JobResult]:
         """Every job: when it runs, how its last run went, and what is wrong with it."""

@@ -124,7 +124,7 @@ class Exports:
 
     def size(self, tenant: str, user_id: str) -> int:
         """About how many lines an export has: what ``progress`` comes to."""
-        return self._sources.reader.size(Subject.checked(tenant, user_id))
+        return self._sources.reader.size(Subject.check(tenant, user_id))
 
 
 def _list_lines(part: Part, person: Person, progress: Progress) -> Iterator[Line]:

@@ -67,7 +67,7 @@ def cancel_at_deadline(connection: psycopg.Connection[Any]) -> Iterator[None]:
         return
     cancel = _Cancel(connection)
     try:
-        with deadline.stopped_by(cancel):
+        with deadline.on_expiry(cancel):
             yield
     finally:
         cancel.end()
