@@ -74,6 +74,10 @@ class PackRow(NamedTuple):
     made_at: int
 
 
+#: Cold objects by their numbers in a backup.
+Packs = Mapping[int, PackRow]
+
+
 class ConversationRows(NamedTuple):
     """A session, and some of its messages."""
 
@@ -108,13 +112,7 @@ class RowMerger(Protocol):
     """
 
     def records(
-        self,
-        owner: Owner,
-        rows: Sequence[Values],
-        packs: Mapping[int, PackRow],
-        *,
-        overwrite: bool,
-        alone: bool = False,
+        self, owner: Owner, rows: Sequence[Values], packs: Packs, *, overwrite: bool, alone: bool = False
     ) -> Merged:
         """Add records that are missing; with ``overwrite``, also replace those that are there and that no hold keeps.
 

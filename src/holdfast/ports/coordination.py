@@ -236,7 +236,7 @@ class JobRow(NamedTuple):
 
 
 #: What a job says of its run; nothing, if it failed.
-JobReport = dict[str, Any] | None
+JobNote = dict[str, Any] | None
 
 
 class JobStore(Protocol):
@@ -264,19 +264,12 @@ class JobStore(Protocol):
         """Begin the last slot again, because it was cut short; ``False`` if it was finished, or begun again before."""
 
     def finish(
-        self, name: str, slot: int, *, now: int, result: JobReport, error: str | None, lease: Lease | None = None
+        self, name: str, slot: int, *, now: int, result: JobNote, error: str | None, lease: Lease | None = None
     ) -> bool:
         """Record how the last slot went; ``False``, changing nothing, if it is not the last, or finished already."""
 
     def note(
-        self,
-        name: str,
-        *,
-        started: int,
-        finished: int,
-        result: JobReport,
-        error: str | None,
-        lease: Lease | None = None,
+        self, name: str, *, started: int, finished: int, result: JobNote, error: str | None, lease: Lease | None = None
     ) -> bool:
         """Record how a run went that was for no slot; ``False``, changing nothing, while a slot is not finished."""
 

@@ -105,14 +105,7 @@ class RegistryWriter(Protocol):
         """Bring one back, with its own still to follow."""
 
     def follow(
-        self,
-        entry: Registered,
-        what: str,
-        *,
-        after: tuple[str, int] = ...,
-        now: int,
-        limit: int,
-        lease: Lease | None = None,
+        self, entry: Registered, what: str, *, after: tuple[str, int], now: int, limit: int, lease: Lease | None = None
     ) -> Followed:
         """Move some of an agent's ``records`` or ``sessions`` where it went; ``StaleError`` if it went elsewhere."""
 
