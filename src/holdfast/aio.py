@@ -280,7 +280,7 @@ class AsyncCertificates(_Wrapper[Certificates]):
     verify = _verb(Certificates.verify)
 
 
-class Opening:
+class Opener:
     """An engine that is about to be opened: ``await`` it, or use it in ``async with``, which closes it again."""
 
     def __init__(self, open_sync: Callable[[], engine.Holdfast]) -> None:
@@ -297,14 +297,14 @@ class Opening:
         await self._holdfast.close()
 
 
-def _opener(open_sync: Callable[P, engine.Holdfast]) -> Callable[P, Opening]:
+def _open_later(open_sync: Callable[P, engine.Holdfast]) -> Callable[P, Opener]:
     """``open_sync``, to be called in a worker thread when it is awaited or entered."""
 
     @wraps(open_sync)
-    def open_later(*args: P.args, **kwargs: P.kwargs) -> Opening:
-        return Opening(partial(open_sync, *args, **kwargs))
+    def open_async(*args: P.args, **kwargs: P.kwargs) -> Opener:
+        return Opener(partial(open_sync, *args, **kwargs))
 
-    return open_later
+    return open_async
 
 
 class Holdfast(_Wrapper[engine.Holdfast]):
@@ -325,7 +325,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         self.backups = AsyncBackups(wrapped.backups)
         self.certificates = AsyncCertificates(wrapped.certificates)
 
-    open = staticmethod(_opener(engine.Holdfast.open))
+    open = staticmethod(_open_later(engine.Holdfast.open))
 
     def manager(
         self, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False

@@ -38,7 +38,7 @@ from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import Draft, DurableRecords, check_at_hand, item_result, memory_result, merge_results
+from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result, merge_results
 from holdfast.memory.services import Services, Stopwatch
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured, draft_document
@@ -345,7 +345,7 @@ class Memory(UserData):
                 raise refuse_kind(found[0], "given a source", "leave out where it is from")
             return self._update_item(*found, content, metadata)
         record = self._records.read(memory_id)
-        check_at_hand(record)
+        check_not_cold(record)
         changes = origin.fields(record.scope.agent_id)
         if content is not None or metadata is not None:
             changes |= self._changes(record, content, metadata)

@@ -173,7 +173,7 @@ class Given(NamedTuple):
     source: str
 
 
-def given_settings(
+def find_settings(
     environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None
 ) -> dict[str, Given]:
     """The settings that were given: arguments win over the environment, the environment over ``holdfast.toml``."""
@@ -193,7 +193,7 @@ def given_settings(
 
 def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:
     """The settings in force."""
-    given = {name: found.value for name, found in given_settings(environ, url=url, home=home).items()}
+    given = {name: found.value for name, found in find_settings(environ, url=url, home=home).items()}
     folder = _path(given.get("home") or platformdirs.user_data_dir("holdfast", appauthor=False), "home")
     values: dict[str, Any] = {}
     for setting, one in zip(SETTINGS, fields(Settings), strict=True):
@@ -205,15 +205,15 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
     return Settings(**{"url": f"sqlite:///{folder / 'holdfast.db'}", **values, "home": folder})
 
 
-def without_password(text: str) -> str:
+def mask_password(text: str) -> str:
     """A setting as it may be shown."""
     return _PASSWORD.sub(r"\1:…@", text)
 
 
-def shown_setting(name: str, value: str) -> str:
+def mask_setting(name: str, value: str) -> str:
     """What a setting was given as, without what is secret in it."""
     is_key = name == "master_key" and not value.startswith(("file:", "command:"))
-    return "…" if is_key else without_password(value)
+    return "…" if is_key else mask_password(value)
 
 
 def sqlite_path(url: str) -> Path:
@@ -221,7 +221,7 @@ def sqlite_path(url: str) -> Path:
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite" or not rest:
         raise InvalidSettingsError(
-            f"the store URL {quote(without_password(url))} is not understood; write it as sqlite:///path/to/holdfast.db"
+            f"the store URL {quote(mask_password(url))} is not understood; write it as sqlite:///path/to/holdfast.db"
         )
     if rest.startswith(":memory:"):
         raise InvalidSettingsError(

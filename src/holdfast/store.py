@@ -104,7 +104,7 @@ class Store:
         try:
             self._short_term_elsewhere = open_short_term(settings)
             self.services = self._make_services(clock or system_clock, is_watched=clock is None)
-            self._make_own_services()
+            self._make_shared_services()
             self._open()
         except BaseException:
             self.database.close()
@@ -136,7 +136,7 @@ class Store:
             max_content_bytes=settings.max_content_bytes,
         )
 
-    def _make_own_services(self) -> None:
+    def _make_shared_services(self) -> None:
         """What the tenants of the store share beside that."""
         services = self.services
         now, subjects = services.now, services.subjects
@@ -250,7 +250,7 @@ class Store:
     def _bind_keyring(self, found: str | None) -> None:
         self._store_state.bind(self.services.identity, found)
 
-    def go_on(self) -> int:
+    def finish_erasures(self) -> int:
         """Go on with erasures that were cut short; what the state store is needed for waits while that is away."""
         try:
             self.check_state()
@@ -345,7 +345,7 @@ class TenantServices:
         self.domains = Domains(mine, base.state, services.objects)
         erase, load = self.sessions.erase, base.settings.sweep_load
         sweeper = Sweeper(mine, services.archives, erase, refresh, self.domains, load)
-        self.maintenance = Maintenance(sweeper, services.leadership, trust, self.audit, base.go_on)
+        self.maintenance = Maintenance(sweeper, services.leadership, trust, self.audit, base.finish_erasures)
         self.recycle = Recycle(mine, self.maintenance.empty_bin, refresh)
         self.backups = Backups(base.rows, tenant, base.keys, base.backing_up, _BackupHost(base, self))
 

@@ -24,7 +24,7 @@ from holdfast.health.configuration import (
 from holdfast.health.keys import check_master_key, check_state_place
 from holdfast.health.sqlite import check_sqlite
 from holdfast.installation import install_command
-from holdfast.settings import Settings, given_settings, read_settings, without_password
+from holdfast.settings import Settings, find_settings, mask_password, read_settings
 
 
 def check_health(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> list[Check]:
@@ -34,7 +34,7 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
         settings = read_settings(environ, url=url, home=home)
     except HoldfastError as problem:
         return [*checks, named("settings", fail(problem, "correct the setting that is named"))]
-    checks += check_settings(given_settings(environ, url=url, home=home), environ)
+    checks += check_settings(find_settings(environ, url=url, home=home), environ)
     checks += check_home(settings.home)
     checks += _check_store(settings)
     checks += check_short_term(settings) if settings.short_term_url else []
@@ -54,7 +54,7 @@ def _check_store(settings: Settings) -> Iterator[Check]:
         yield from _check_postgres(settings)
     else:
         problem = InvalidSettingsError(
-            f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
+            f"the store URL {quote(mask_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
         yield named("store", fail(problem, "correct HOLDFAST_URL"))

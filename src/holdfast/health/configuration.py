@@ -16,7 +16,7 @@ from holdfast.health.checks import Check, can_write, check, elapsed_ms, fail, ne
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.model_service import KEY_NAMES
 from holdfast.recall.summaries import open_summarizer
-from holdfast.settings import SETTINGS, Given, Settings, shown_setting
+from holdfast.settings import SETTINGS, Given, Settings, mask_setting
 from holdfast.storage.objects import open_cold
 from holdfast.storage.objects.urls import read_place
 from holdfast.storage.valkey import open_short_term
@@ -45,7 +45,7 @@ def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Ch
     lines = []
     for name, default, _meaning in SETTINGS:
         value, source = given.get(name, (default, "default"))
-        lines.append(f"{name} = {shown_setting(name, value)} ({source})")
+        lines.append(f"{name} = {mask_setting(name, value)} ({source})")
     known = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
     unknown = sorted(name for name in environ if name.startswith("HOLDFAST_") and name not in known)
     if unknown:

@@ -30,7 +30,7 @@ from holdfast.results import EntityResult, FactResult, NeighbourResult
 _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY
 #: So many facts of an entity are written into the text that recall searches.
-_TOLD: Final = 64
+_MOST_FACTS: Final = 64
 _MAX_VALUE_BYTES: Final = 64 * 1024
 _MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
@@ -331,7 +331,7 @@ def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> st
     """An entity as a text: who it is, then what holds of it, newest last."""
     name, kind, about = (record.metadata.get(field) or "" for field in ("name", "entity_type", "description"))
     lines = [f"{name} ({kind})".strip() if kind else f"{name}", f"{about}"]
-    for fact in [fact for fact in facts if _has_names(fact, names)][-_TOLD:]:
+    for fact in [fact for fact in facts if _has_names(fact, names)][-_MOST_FACTS:]:
         name = fact.name.replace("_", " ")
         if fact.target is None:
             value = fact.value if isinstance(fact.value, str) else dump_json(fact.value, InvalidInputError, name)

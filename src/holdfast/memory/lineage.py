@@ -98,11 +98,11 @@ class Lineage:
         """Move all that was derived from a memory or a message into the recycle bin; the ids of what went."""
         return _gone(self._recycle(self.live_derived(source_id), reason, source_id))
 
-    def _recycle(self, standings: Sequence[RecordFacts], reason: str, bundle: str) -> dict[str, Outcome]:
+    def _recycle(self, records: Sequence[RecordFacts], reason: str, bundle: str) -> dict[str, Outcome]:
         return recycle_together(
             self._services.records,
             self._subject,
-            standings,
+            records,
             reason=reason,
             cause=Cause.USER,
             bundle=bundle,

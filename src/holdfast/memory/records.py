@@ -145,7 +145,7 @@ class DurableRecords:
         refused, nothing has changed. Without, ``ConflictError``.
         """
         if not from_cold:
-            check_at_hand(record)
+            check_not_cold(record)
         now, back = self.services.now(), None
         changed = replace(record, **changes, updated_at=now)
         check_content(changed.content, max_bytes=self.services.max_content_bytes)
@@ -305,7 +305,7 @@ def held_error(record_id: str) -> HeldError:
     return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: holdfast hold list")
 
 
-def check_at_hand(record: Record) -> None:
+def check_not_cold(record: Record) -> None:
     """``ConflictError`` where a record cannot be changed because the rest of it lies in cold storage."""
     if record.pack is not None:
         raise ConflictError(f"memory {record.id} is archived in cold storage; bring it back first: rehydrate()")

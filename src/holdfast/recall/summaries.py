@@ -21,7 +21,7 @@ from holdfast.core.errors import (
 )
 from holdfast.ports.feed import Summarizer
 from holdfast.recall.terms import read_words, tokenize
-from holdfast.settings import without_password
+from holdfast.settings import mask_password
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
@@ -232,7 +232,7 @@ def open_summarizer(setting: str) -> Summarizer:
         asked = {"failed": SummarizerError, "unavailable": SummarizerUnavailableError}
         if service := open_service(text, **asked, timeout=_TIMEOUT):
             return LlmSummarizer(service)
-    raise InvalidSettingsError(f"{quote(without_password(setting))} names no summarizer; accepted: {ACCEPTED}")
+    raise InvalidSettingsError(f"{quote(mask_password(setting))} names no summarizer; accepted: {ACCEPTED}")
 
 
 def join_texts(texts: Sequence[str], max_chars: int) -> str:

@@ -9,7 +9,7 @@ from holdfast.installation import missing_extra
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
-from holdfast.settings import Settings, sqlite_path, without_password
+from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
 from holdfast.storage.relational.attachments import SqlFacts, SqlPacks, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
@@ -62,7 +62,7 @@ def open_database(settings: Settings, before_new: Callable[[], None] = lambda: N
         return SqliteDatabase(path, busy_seconds=settings.busy_seconds, before_new=before_new)
     if scheme not in {"postgresql", "postgres"}:
         raise InvalidSettingsError(
-            f"the store URL {quote(without_password(settings.url))} is not understood; write it as "
+            f"the store URL {quote(mask_password(settings.url))} is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
     try:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from holdfast.core.errors import HoldfastError
-from holdfast.settings import without_password
+from holdfast.settings import mask_password
 
 _SECRETS: Final = re.compile(
     r"holdfast_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
@@ -92,7 +92,7 @@ class RepeatFilter(logging.Filter):
 def redact(text: str) -> str:
     """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
     text = _SECRETS.sub("…", text)
-    return without_password(text) if "@" in text else text
+    return mask_password(text) if "@" in text else text
 
 
 def _redact_within(value: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, InvalidSettingsError, quote
 from holdfast.installation import missing_extra
 from holdfast.ports.feed import Embedder, Vectors
-from holdfast.settings import without_password
+from holdfast.settings import mask_password
 
 ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
@@ -51,7 +51,7 @@ def open_embedder(setting: str) -> Embedder:
             if service := open_service(text, failed=EmbedderError, unavailable=EmbedderUnavailableError):
                 return OpenAIEmbedder(service)
     raise InvalidSettingsError(
-        f"HOLDFAST_EMBEDDER={quote(without_password(setting))} names no embedder; accepted: {ACCEPTED}"
+        f"HOLDFAST_EMBEDDER={quote(mask_password(setting))} names no embedder; accepted: {ACCEPTED}"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from holdfast.core.errors import InvalidSettingsError, quote
-from holdfast.settings import without_password
+from holdfast.settings import mask_password
 
 UNDERSTOOD: Final = "file:///absolute/folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 #: Other ways to write a scheme, as other programs have it.
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 def read_place(url: str) -> Place:
     """The place that a URL names."""
-    shown = quote(without_password(url), 120)
+    shown = quote(mask_password(url), 120)
     written, colon, rest = url.partition("://")
     scheme = _SAME.get(written, written)
     if not colon or scheme not in ("file", *ENDPOINTS):
@@ -80,7 +80,7 @@ def read_endpoint(scheme: str, environ: Mapping[str, str]) -> str | None:
     endpoint = environ[variable]
     if not _ENDPOINT.fullmatch(endpoint):
         raise InvalidSettingsError(
-            f"{variable} is {quote(without_password(endpoint), 120)}, which is no address of a server; "
+            f"{variable} is {quote(mask_password(endpoint), 120)}, which is no address of a server; "
             "write it as http://host:port or https://host"
         )
     return endpoint

@@ -11,7 +11,7 @@ from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
 from holdfast.ports.backups import Origin, RowMerger, RowReader, RowWriter
 from holdfast.ports.objects import ObjectStore
-from holdfast.settings import Settings, sqlite_path, without_password
+from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.database import Database, migrations
 from holdfast.storage.relational.restore import SqlMerger
@@ -32,7 +32,7 @@ def open_source(url: str, settings: Settings, called: str = "HOLDFAST_URL") -> S
         return SqliteSource(sqlite_path(url), busy_seconds=settings.busy_seconds)
     if scheme not in _SERVERS:
         raise InvalidSettingsError(
-            f"the store to copy, {quote(without_password(url))}, is not understood; write it as "
+            f"the store to copy, {quote(mask_password(url))}, is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
     source: PostgresSource = _server().PostgresSource(
@@ -51,7 +51,7 @@ def check_target(source: str, url: str) -> str | None:
         )
     if scheme not in _SERVERS:
         raise InvalidSettingsError(
-            f"the target {quote(without_password(url))} is not understood; write it as "
+            f"the target {quote(mask_password(url))} is not understood; write it as "
             "postgresql://user:password@host:5432/database"
         )
     if source == url:

@@ -93,12 +93,12 @@ def _to_dict(done: Transferred) -> dict[str, Any]:
 def _notes(settings: Settings, counts: Mapping[str, int]) -> list[str]:
     """What is not in the store, and stays where it is."""
     from holdfast.privacy.keys.master import master_file  # noqa: PLC0415 - not needed for --help
-    from holdfast.settings import without_password  # noqa: PLC0415
+    from holdfast.settings import mask_password  # noqa: PLC0415
     from holdfast.storage.objects.urls import read_place  # noqa: PLC0415
 
     notes = []
     if settings.short_term_url:
-        notes.append(f"Short-term memory is in {without_password(settings.short_term_url)} and stays there.")
+        notes.append(f"Short-term memory is in {mask_password(settings.short_term_url)} and stays there.")
     place = read_place(settings.cold_url())
     if counts["packs"] and place.scheme == "file":
         notes.append(
