@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -59,7 +58,6 @@ from holdfast.results import (
     WriteResult,
 )
 
-_log = logging.getLogger("holdfast.memory")
 Content = str | Mapping[str, Any]
 Metadata = Mapping[str, Any] | None
 Filters = Mapping[str, Any] | None

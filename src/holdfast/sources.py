@@ -7,11 +7,11 @@ a document asks, and why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope
@@ -25,23 +25,14 @@ from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
 from holdfast.results import ExportResult
 
-__all__ = [
-    "LATENCY_TARGETS",
-    "RETENTION_METRICS",
-    "RETENTION_POLICIES",
-    "USER_QUOTAS",
-    "EpisodeSnippet",
-    "EpisodicMemory",
-    "LongTermMemory",
-    "ShortTermMemory",
-    "apply_retention_rules",
-    "configure_retention_policy",
-    "gdpr_delete_user_data",
-    "gdpr_export_user_data",
-    "get_retention_policy",
-    "resolve_gc_params_with_policy",
-]
+__all__ = ["LATENCY_TARGETS", "RETENTION_METRICS", "RETENTION_POLICIES", "USER_QUOTAS"]
+__all__ += ["EpisodeSnippet", "EpisodicMemory", "LongTermMemory", "ShortTermMemory"]
+__all__ += ["apply_retention_rules", "configure_retention_policy", "gdpr_delete_user_data", "gdpr_export_user_data"]
+__all__ += ["get_retention_policy", "resolve_gc_params_with_policy"]
 
+T = TypeVar("T")
+Engine = Holdfast | None
+Arguments = Mapping[str, Any] | None
 #: Whose memory it is where a document names only a session, or only an agent; and the agent where it names only a user.
 DEFAULT_USER: Final = "default"
 DEFAULT_AGENT: Final = "default"
@@ -77,22 +68,19 @@ def _policy(kind: Kind) -> Mapping[str, Any]:
     return MappingProxyType(said)
 
 
+def _by_kind(read: Callable[[Kind], T]) -> Mapping[str, T]:
+    return MappingProxyType({kind.name.value: read(kind) for kind in TYPES.values()})
+
+
 #: How long each kind lives where no rule says otherwise: ``duration``, ``cleanup``, ``backup`` and, where there is one,
 #: ``ttl_seconds`` and ``archive_after_days``.
-RETENTION_POLICIES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {kind.name.value: _policy(kind) for kind in TYPES.values()}
-)
+RETENTION_POLICIES: Final = _by_kind(_policy)
 #: How much of each kind a user may hold where no quota says otherwise.
-USER_QUOTAS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
-    {
-        kind.name.value: MappingProxyType({"max_memories": kind.max_memories, "max_bytes": kind.max_bytes})
-        for kind in TYPES.values()
-    }
+USER_QUOTAS: Final = _by_kind(
+    lambda kind: MappingProxyType({"max_memories": kind.max_memories, "max_bytes": kind.max_bytes})
 )
 #: Milliseconds that a write or a recall of each kind may take before it is logged as too slow.
-LATENCY_TARGETS: Final[Mapping[str, float]] = MappingProxyType(
-    {kind.name.value: kind.latency_ms for kind in TYPES.values()}
-)
+LATENCY_TARGETS: Final = _by_kind(lambda kind: kind.latency_ms)
 #: What of retention is measured; ``holdfast.metrics()`` has the values.
 RETENTION_METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
     {metric.exposed: metric for metric in (ARCHIVED, DELETED, STORAGE, AGE)}
@@ -102,12 +90,12 @@ RETENTION_METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
 # --- privacy ----------------------------------------------------------------------------------------------------------
 
 
-def gdpr_delete_user_data(user_id: str, *, engine: Holdfast | None = None) -> dict[str, int]:
+def gdpr_delete_user_data(user_id: str, *, engine: Engine = None) -> dict[str, int]:
     """Erase a user for good: every kind, with every agent, in every place, backups included; counts by kind."""
     return (engine or default_engine()).gdpr_delete_user_data(user_id)
 
 
-def gdpr_export_user_data(user_id: str, *, engine: Holdfast | None = None) -> ExportResult:
+def gdpr_export_user_data(user_id: str, *, engine: Engine = None) -> ExportResult:
     """Everything that is held on a user: ``user_id``, ``export_date``, ``memories`` by kind, and more."""
     return (engine or default_engine()).gdpr_export_user_data(user_id)
 
@@ -116,39 +104,26 @@ def gdpr_export_user_data(user_id: str, *, engine: Holdfast | None = None) -> Ex
 
 
 def configure_retention_policy(
-    domain: str,
-    config: Mapping[str, Any],
-    *,
-    confirm: bool = False,
-    author: str | None = None,
-    engine: Holdfast | None = None,
+    domain: str, config: Mapping[str, Any], *, confirm: bool = False, author: str | None = None, engine: Engine = None
 ) -> dict[str, Any]:
     """Change fields of a domain's policy: ``success``, ``domain``, ``policy``, ``updated_at``."""
     return (engine or default_engine()).domains.configure(domain, config, confirm=confirm, author=author)
 
 
-def get_retention_policy(domain: str, *, engine: Holdfast | None = None) -> dict[str, Any]:
+def get_retention_policy(domain: str, *, engine: Engine = None) -> dict[str, Any]:
     """The policy of a domain."""
     return (engine or default_engine()).domains.get(domain)
 
 
 def apply_retention_rules(
-    domain: str,
-    resources: Sequence[Mapping[str, Any]],
-    options: Mapping[str, Any] | None = None,
-    *,
-    engine: Holdfast | None = None,
+    domain: str, resources: Sequence[Mapping[str, Any]], options: Arguments = None, *, engine: Engine = None
 ) -> dict[str, Any]:
     """Sort resources into ``eligible`` and ``protected`` by a domain's policy. Deletes nothing."""
     return (engine or default_engine()).domains.apply(domain, resources, options)
 
 
 def resolve_gc_params_with_policy(
-    domain: str,
-    raw_args: Mapping[str, Any] | None = None,
-    validated_args: Mapping[str, Any] | None = None,
-    *,
-    engine: Holdfast | None = None,
+    domain: str, raw_args: Arguments = None, validated_args: Arguments = None, *, engine: Engine = None
 ) -> dict[str, Any]:
     """The parameters of a garbage collection: what its caller gave wins, the domain's policy has the rest."""
     return (engine or default_engine()).domains.resolve_gc_params(domain, raw_args, validated_args)
@@ -161,12 +136,7 @@ class ShortTermMemory(ShortTerm):
     """The messages of a session: ``memory.short_term``."""
 
     def __init__(
-        self,
-        session_id: str,
-        *,
-        user_id: str = DEFAULT_USER,
-        agent_id: str = DEFAULT_AGENT,
-        engine: Holdfast | None = None,
+        self, session_id: str, *, user_id: str = DEFAULT_USER, agent_id: str = DEFAULT_AGENT, engine: Engine = None
     ) -> None:
         engine = engine or default_engine()
         super().__init__(engine.services, Scope.check(engine.tenant, user_id, agent_id, session_id))
@@ -176,7 +146,7 @@ class ShortTermMemory(ShortTerm):
 class LongTermMemory(TextMemory):
     """The facts of a user: ``memory.long_term``. Of the user ``*``, ``archive_old_memories()`` takes everyone's."""
 
-    def __init__(self, user_id: str, *, agent_id: str = DEFAULT_AGENT, engine: Holdfast | None = None) -> None:
+    def __init__(self, user_id: str, *, agent_id: str = DEFAULT_AGENT, engine: Engine = None) -> None:
         super().__init__(MemoryManager(user_id, agent_id, engine=engine), MemoryType.LONG_TERM)
         self.user_id = user_id
 
@@ -186,7 +156,7 @@ class EpisodicMemory(Episodic):
     is named, and of the agent ``*``, those of every agent.
     """
 
-    def __init__(self, agent_id: str, *, user_id: str | None = None, engine: Holdfast | None = None) -> None:
+    def __init__(self, agent_id: str, *, user_id: str | None = None, engine: Engine = None) -> None:
         engine = engine or default_engine()
         one = DEFAULT_USER if user_id is None else user_id
         super().__init__(DurableRecords(engine.services, Scope.check(engine.tenant, one, agent_id, everyone=True)))

@@ -36,6 +36,7 @@ _MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
 
 When = datetime | float | str | None
+Direction = Literal["out", "in", "both"]
 
 
 class Entity:
@@ -181,7 +182,7 @@ class Entity:
         relation: str | None = None,
         *,
         depth: int = 1,
-        direction: Literal["out", "in", "both"] = "both",
+        direction: Direction = "both",
         at: When = None,
     ) -> list[NeighbourResult]:
         """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
