@@ -18,7 +18,7 @@ from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope
 from holdfast.core.rules import DEFAULTS
 from holdfast.core.values import DAY, FOREVER, SECOND
 from holdfast.engine import Holdfast, MemoryManager, default_engine
-from holdfast.lifecycle.metrics import AGE, ARCHIVED, DELETED, STORAGE, Metric
+from holdfast.lifecycle.metrics import METRICS, Metric
 from holdfast.manager import TextMemory
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.records import DurableRecords
@@ -82,8 +82,9 @@ USER_QUOTAS: Final = _by_kind(
 #: Milliseconds that a write or a recall of each kind may take before it is logged as too slow.
 LATENCY_TARGETS: Final = _by_kind(lambda kind: kind.latency_ms)
 #: What of retention is measured; ``holdfast.metrics()`` has the values.
+_METRICS: Final = ("memory_archived", "memory_deleted", "memory_storage_bytes", "memory_age_days")
 RETENTION_METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
-    {metric.exposed: metric for metric in (ARCHIVED, DELETED, STORAGE, AGE)}
+    {METRICS[name].exposed: METRICS[name] for name in _METRICS}
 )
 
 

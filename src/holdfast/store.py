@@ -39,7 +39,7 @@ from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
-from holdfast.lifecycle.schedule.schedule import Schedule
+from holdfast.lifecycle.schedule.schedule import JOBS, Schedule
 from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.entity import refresh_entity_text
@@ -160,14 +160,9 @@ class Store:
         jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
         jobs["daily"] = partial(self._run_daily, jobs["daily"])
         jobs |= backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)
-        self.schedule = Schedule(
-            services.jobs,
-            services.leadership,
-            jobs,
-            clock=services.clock,
-            timezone=self.settings.timezone,
-            trust=services.trust,
-        )
+        runs, timezone = {job: jobs[job.name] for job in JOBS}, self.settings.timezone
+        leadership, trust = services.leadership, services.trust
+        self.schedule = Schedule(services.jobs, leadership, runs, services.clock, timezone, trust)
 
     def _open(self) -> None:
         """Take up what the store has to know before anyone uses it; a store that is for reading only goes without."""

@@ -15,7 +15,7 @@ from holdfast.health.keys import check_cold, check_identity, check_keyring
 from holdfast.lifecycle.audit import compare_note
 from holdfast.lifecycle.clock import ClockTrust, ClockWatch
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.schedule.schedule import GRACE, JOBS, Schedule
+from holdfast.lifecycle.schedule.schedule import GRACE, JOBS, Job, Schedule
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.records import AuditStore
 from holdfast.ports.stores import Tenant
@@ -68,7 +68,7 @@ def _check_clock(store: Tenant, tolerance: int) -> Check:
 @check("schedule", advise("correct HOLDFAST_TIMEZONE"))
 def _check_schedule(store: Tenant, timezone: str) -> Check:
     leadership = Leadership(store.leases, wall=lambda: time.time_ns() // 1_000, holder=new_holder())
-    nothing: Mapping[str, Callable[[], dict[str, Any]]] = {job.name: dict for job in JOBS}  # looked at, never run
+    nothing: Mapping[Job, Callable[[], dict[str, Any]]] = dict.fromkeys(JOBS, dict)  # looked at, never run
     schedule = Schedule(store.jobs, leadership, nothing, clock=system_clock, timezone=timezone)
     rows, problems = schedule.list(), schedule.problems()
     idle = not any(row["last_slot"] or row["failed"] or row["clock_set_back"] for row in rows)

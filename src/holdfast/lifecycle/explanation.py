@@ -92,19 +92,11 @@ def _explain(
         "derived": list(derived),
         "age_counts_from": iso(record.aged_from or record.dated_at),
         "rules": life_to_dict(life),
-        "next": None,
+        "next": None if coming is None else _describe_next(coming, now),
         "protected_by": [hold_to_dict(hold) for hold in kept],
         "kept_until": None if keep_until is None or keep_until > _FAR else iso(keep_until),
         "history": [_describe_entry(entry) for entry in entries],
     }
-    if coming is not None:
-        said["next"] = {
-            "action": ACTIONS[coming.target],
-            "at": iso(coming.due_at),
-            "due": coming.due_at <= now,
-            "rule": coming.rule,
-            "reason": coming.reason,
-        }
     if record.state is State.RECYCLED:
         said |= _describe_bin(record, now)
     sentences = [f"This {what} is {record.state}."]
@@ -168,19 +160,14 @@ _FAR = 253_402_300_799_000_000
 
 def record_facts(record: Record) -> RecordFacts:
     """What a decision needs to know of a record."""
-    scope = record.scope
-    return RecordFacts(
-        record.id,
-        record.kind.value,
-        scope.subject,
-        as_held(record),
-        record.state,
-        record.version,
-        record.dated_at if record.aged_from is None else record.aged_from,
-        record.purge_at,
-        0,
-        record.pack is not None,
-    )
+    aged_from = record.dated_at if record.aged_from is None else record.aged_from
+    whose = (record.id, record.kind.value, record.scope.subject, as_held(record), record.state, record.version)
+    return RecordFacts(*whose, aged_from, record.purge_at, 0, record.pack is not None)
+
+
+def _describe_next(coming: Decision, now: int) -> dict[str, Any]:
+    due = {"at": iso(coming.due_at), "due": coming.due_at <= now}
+    return {"action": ACTIONS[coming.target], **due, "rule": coming.rule, "reason": coming.reason}
 
 
 def _describe_bin(record: Record, now: int) -> dict[str, Any]:
@@ -196,14 +183,14 @@ def _describe_entry(entry: AuditEntry) -> dict[str, Any]:
     return {"at": iso(entry.at), "action": entry.action, "actor": entry.actor, **entry.detail}
 
 
-def _follow_agent(standing: RecordFacts, agent: Registered) -> Decision:
+def _follow_agent(facts: RecordFacts, agent: Registered) -> Decision:
     """The move that takes a removed agent's own after it: with the next sweep, or, if a hold kept it then, with the
     first after the agent's time in the recycle bin.
     """
     at = (agent.moved_at if agent.unfinished else agent.purge_at) or 0
     rule, reason = "the removal of its agent", f"its agent {agent.id} was removed"
-    whose = (standing.id, standing.kind, standing.subject, standing.version, standing.state)
-    return Decision(*whose, State.RECYCLED, at, rule, reason, standing.size)
+    whose = (facts.id, facts.kind, facts.subject, facts.version, facts.state)
+    return Decision(*whose, State.RECYCLED, at, rule, reason, facts.size)
 
 
 def _prospects(record: Record, life: Life, coming: Decision | None, holds: list[Hold]) -> list[str]:

@@ -7,10 +7,13 @@ for are made up for by one run, for the latest of them: a sweep does all that is
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import SCHEDULE, acting_as
@@ -44,29 +47,8 @@ class Job(NamedTuple):
     meaning: str
 
 
-JOBS: Final = (
-    Job("minutely", "* * * * *", "short TTLs", "Ends short-term windows, and what lives for less than a day."),
-    Job("episodes", "0 2 * * *", "episodic", "Archives episodes at the end of their retention, and recycles old ones."),
-    Job("archive", "0 3 * * 0", "long_term, structured", "Moves memories that are old enough to cold storage."),
-    Job(
-        "daily",
-        "0 3 * * *",
-        "sessions, recycle bin, agents, tools, audit",
-        "Recycles idle sessions, empties the bin of what is past its time, seals the audit chain.",
-    ),
-    Job(
-        "backup",
-        "30 1 * * *",
-        "backups: long_term, episodic, entity, structured, history",
-        "Makes a backup of what has changed, and lets go of backups past their time.",
-    ),
-    Job("backup_persona", "45 1 * * 0", "backups: persona", "Makes a backup of persona memories."),
-    Job(
-        "backup_trial",
-        "0 4 * * 0",
-        "backups: a trial restore",
-        "Restores the latest backups into a store of their own and compares: only then they count as good.",
-    ),
+JOBS: Final = tuple(
+    Job(**row) for row in json.loads(resources.files("holdfast.lifecycle.schedule").joinpath("jobs.json").read_bytes())
 )
 
 
@@ -103,38 +85,31 @@ def take_back(jobs: JobStore, now: int, name: str | None = None) -> list[str]:
     return jobs.take_back(now=now, beyond=now + SKEW, name=name)
 
 
+@dataclass(eq=False, repr=False)
 class Schedule:
     """The jobs of a store. ``clock`` tells which slots are due. Safe for many threads; one at a time runs jobs."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        leadership: Leadership,
-        runners: Mapping[str, Runner],
-        *,
-        clock: Clock,
-        timezone: str = "UTC",
-        table: Sequence[Job] = JOBS,
-        trust: ClockTrust | None = None,
-    ) -> None:
-        self._table = {job.name: job for job in table}
-        if runners.keys() != self._table.keys():
-            raise InvalidInputError(f"jobs {sorted(self._table)} need one runner each, not {sorted(runners)}")
-        self._jobs, self._leadership, self._runners = jobs, leadership, runners
-        self._clock = clock
-        self._trust = trust
-        self._timezone = check_timezone(timezone)
+    jobs: JobStore
+    leadership: Leadership
+    runners: Mapping[Job, Runner]
+    clock: Clock
+    timezone: str = "UTC"
+    trust: ClockTrust | None = None
+
+    def __post_init__(self) -> None:
+        check_timezone(self.timezone)
 
     @property
     def lease(self) -> Lease | None:
         """The lease under which a job runs now, for its batches to check; ``None`` while none runs here."""
-        return self._leadership.lease
+        return self.leadership.lease
 
     def enrol(self) -> None:
         """Make the jobs known: slots from now on count as missed if nobody runs them."""
-        known = {row.name for row in self._jobs.rows()}
-        for name in self._table.keys() - known:
-            self._jobs.enrol(name, now=self._now())
+        known = {row.name for row in self.jobs.rows()}
+        for job in self.runners:
+            if job.name not in known:
+                self.jobs.enrol(job.name, now=self._now())
 
     def set(
         self, name: str, *, cron: str | None = None, timezone: str | None = None, enabled: bool | None = None
@@ -148,26 +123,26 @@ class Schedule:
             raise InvalidInputError(f"nothing to set about {job.name}; give cron=, timezone= or enabled=")
         if enabled is not None and not isinstance(enabled, bool):
             raise InvalidInputError(f"enabled must be True or False, not {quote(enabled)}")
-        self._jobs.configure(
+        self.jobs.configure(
             job.name,
             cron=cron if cron is None else "" if cron == _DEFAULT else check_cron(cron),
             timezone=timezone if timezone is None else "" if timezone == _DEFAULT else check_timezone(timezone),
             enabled=enabled,
             now=self._now(),
         )
-        take_back(self._jobs, self._now(), job.name)
+        take_back(self.jobs, self._now(), job.name)
         return next(row for row in self.list() if row["name"] == job.name)
 
     def run(self, name: str) -> dict[str, Any]:
         """Run a job now, by hand, and give its result; its slots stay as they are, and how it went is recorded."""
         job = self._job(name)
-        with self._leadership.held() as lease:
+        with self.leadership.held() as lease:
             if lease is None:
-                raise LeaseLostError(f"{job.name} was not run: {self._leadership.other()}; try again when it is done")
+                raise LeaseLostError(f"{job.name} was not run: {self.leadership.other()}; try again when it is done")
             started = self._now()
-            result, problem = self._attempt(job.name)
+            result, problem = self._attempt(job)
             error = None if problem is None else _words(problem)
-            self._jobs.note(job.name, started=started, finished=self._now(), result=result, error=error, lease=lease)
+            self.jobs.note(job.name, started=started, finished=self._now(), result=result, error=error, lease=lease)
         if problem is not None:
             raise problem
         return result or {}
@@ -180,14 +155,14 @@ class Schedule:
         given = None if now is None else moment(now, what="now")
         self.enrol()
         states = self._states(self._now(given))
-        if given is None and self._trust is not None:
-            states = self._note_time(self._trust, states)
+        if given is None and self.trust is not None:
+            states = self._note_time(self.trust, states)
         if not any(map(_is_due, states)):
             return []
         done: Rows = []
-        with self._leadership.held() as lease:
+        with self.leadership.held() as lease:
             if lease is None:
-                _log.info("no job was run here: %s", self._leadership.other())
+                _log.info("no job was run here: %s", self.leadership.other())
                 return []
             for state in self._states(self._now(given)):  # again: they may have been run meanwhile
                 if not _is_due(state):
@@ -208,7 +183,7 @@ class Schedule:
         if not ahead and not any(map(_is_due, states)):
             return states
         is_right = trust.note(now).is_whole and trust.is_watched and not trust.is_behind(now)
-        if not (ahead and is_right and take_back(self._jobs, now)):
+        if not (ahead and is_right and take_back(self.jobs, now)):
             return states
         return self._states(now)
 
@@ -243,18 +218,18 @@ class Schedule:
         error: str | None = None
         result: dict[str, Any] | None = None
         if state.due is not None:
-            mine = self._jobs.claim(name, slot, now=started, lease=lease)
+            mine = self.jobs.claim(name, slot, now=started, lease=lease)
         else:
-            mine = self._jobs.reclaim(name, slot, now=started, lease=lease)
+            mine = self.jobs.reclaim(name, slot, now=started, lease=lease)
         if mine:
-            result, problem = self._attempt(name)
+            result, problem = self._attempt(state.job)
             if problem is not None:
                 _log.error("the job %s failed", name, exc_info=problem)
                 error = _words(problem)
         else:
             error = "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
-        self._jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
+        self.jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
         level = logging.DEBUG if error is None and _is_idle(result) else logging.INFO
         _log.log(level, "the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
         return {
@@ -268,12 +243,12 @@ class Schedule:
             "error": error,
         }
 
-    def _attempt(self, name: str) -> tuple[dict[str, Any] | None, Exception | None]:
+    def _attempt(self, job: Job) -> tuple[dict[str, Any] | None, Exception | None]:
         """What the job's runner returned, or what it raised."""
         try:
             with acting_as(SCHEDULE):
-                result = dict(self._runners[name]())
-            dump_json(result, InvalidInputError, f"the result of {name}")
+                result = dict(self.runners[job]())
+            dump_json(result, InvalidInputError, f"the result of {job.name}")
         except LeaseLostError:
             raise
         except Exception as problem:  # noqa: BLE001 - whatever a job raises is its failure, and the others go on
@@ -283,21 +258,23 @@ class Schedule:
     # --- states -----------------------------------------------------------------------------------------------
 
     def _now(self, given: int | None = None) -> int:
-        return moment(self._clock(), what="the clock's time") if given is None else given
+        return moment(self.clock(), what="the clock's time") if given is None else given
 
     def _job(self, name: object) -> Job:
-        job = self._table.get(name) if isinstance(name, str) else None
+        job = next((job for job in self.runners if job.name == name), None)
         if job is None:
-            raise InvalidInputError(f"there is no job {quote(name)}; jobs are: {', '.join(self._table)}")
+            raise InvalidInputError(
+                f"there is no job {quote(name)}; jobs are: {', '.join(job.name for job in self.runners)}"
+            )
         return job
 
     def _states(self, now: int) -> list[_JobState]:
-        known = {row.name: row for row in self._jobs.rows()}
-        return [self._state(job, known.get(job.name), now) for job in self._table.values()]
+        known = {row.name: row for row in self.jobs.rows()}
+        return [self._state(job, known.get(job.name), now) for job in self.runners]
 
     def _state(self, job: Job, known: JobRow | None, now: int) -> _JobState:
         row = known or JobRow(job.name, None, None, True, now, None, None, None, None, None)
-        state = _JobState(job, row, row.cron or job.cron, row.timezone or self._timezone)
+        state = _JobState(job, row, row.cron or job.cron, row.timezone or self.timezone)
         if not row.enabled:
             return state
         cron, timezone, after = state.cron, state.timezone, state.after
@@ -314,7 +291,7 @@ class Schedule:
     def list(self) -> list[JobResult]:
         """Every job: when it runs, how its last run went, and what is wrong with it."""
         now = self._now()
-        held = self._leadership.is_taken()
+        held = self.leadership.is_taken()
         return [self._describe(state, now, held=held) for state in self._states(now)]
 
     def _describe(self, state: _JobState, now: int, *, held: bool) -> JobResult:
