@@ -33,8 +33,7 @@ from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
-from holdfast.lifecycle.policies import Policies
-from holdfast.lifecycle.quotas import Quotas
+from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership

@@ -19,8 +19,9 @@ from holdfast import Holdfast
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app
-from holdfast.health import Check, Status, check_health
 from holdfast.health import sqlite as sqlite_health
+from holdfast.health.checks import Check, Status
+from holdfast.health.doctor import check_health
 from holdfast.privacy.ledger import Ledger
 from holdfast.storage.objects import open_objects
 from holdfast.storage.relational.database import migrations
@@ -342,7 +343,7 @@ def test_a_home_that_is_a_file_is_a_failed_check(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_written_is_a_failed_check() -> None:
     program = """
 import os, stat, sys, tempfile
-from holdfast.health import check_health
+from holdfast.health.doctor import check_health
 home = tempfile.mkdtemp()
 check_health({}, home=home)  # loads what somebody else may not be able to read
 os.chmod(home, stat.S_IRUSR | stat.S_IXUSR)

@@ -12,7 +12,7 @@ from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.service import DAILY, WEEKLY
-from holdfast.health import backups
+from holdfast.health import doctor
 from holdfast.privacy.keys.master import new_master_text
 from holdfast.storage.objects.urls import read_place
 
@@ -153,7 +153,7 @@ def test_buckets_are_told_apart_by_their_names_and_disks_by_their_devices(tmp_pa
         (f"{tmp_path.as_uri()}/a", "file:///dev/holdfast", False),
     ]
     for one, other, shared in pairs:
-        assert backups._is_same_disk(read_place(one), read_place(other)) is shared, (one, other)
+        assert doctor._is_same_disk(read_place(one), read_place(other)) is shared, (one, other)
 
 
 def test_a_place_that_does_not_answer_or_cannot_be_written_is_a_failed_check(

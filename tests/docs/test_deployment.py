@@ -17,7 +17,7 @@ from bench.servers import postgres
 from docs.pages import check_command
 from holdfast import Holdfast
 from holdfast.edges.service.probes import HEALTH
-from holdfast.health import check_health
+from holdfast.health.doctor import check_health
 from holdfast.settings import SETTINGS, read_settings
 from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
 from holdfast.storage.stores import open_short_term

@@ -79,7 +79,7 @@ def die(home: Path) -> None:
             _change_and_die(home, step)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        policy = _states(home).read().rag
+        policy = _states(home).read().of["rag"]
         said = {"step": step, "killed": os.WIFSIGNALED(status), "pair": [policy.older_than_days, policy.limit]}
         say(json.dumps(said))
         if not os.WIFSIGNALED(status):
@@ -107,8 +107,8 @@ def _change_and_die(home: Path, step: int) -> None:
         sync(fd)
 
     def edit(known: DomainPolicies) -> DomainPolicies:
-        number = known.rag.limit + 1
-        return change_policy(known, "rag", normalize({"older_than_days": number, "limit": number}, known.rag), 0)
+        number = known.of["rag"].limit + 1
+        return change_policy(known, "rag", normalize({"older_than_days": number, "limit": number}, known.of["rag"]), 0)
 
     os.fsync = guarded
     sys.addaudithook(look)

@@ -16,7 +16,7 @@ from holdfast import ClockError, Holdfast
 from holdfast.core.clock import Seen
 from holdfast.core.values import DAY, SECOND, moment
 from holdfast.edges.rest.app import build_app
-from holdfast.health.lifecycle import check_lifecycle
+from holdfast.health.store import check_lifecycle
 from holdfast.lifecycle.clock import ClockWatch
 from holdfast.storage.relational.database import Database
 from homes import settings_of
@@ -48,7 +48,7 @@ class Clocks:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
     monkeypatch.setattr("holdfast.store.system_clock", lambda: made.wall)
-    monkeypatch.setattr("holdfast.health.lifecycle.system_clock", lambda: made.wall)
+    monkeypatch.setattr("holdfast.health.store.system_clock", lambda: made.wall)
     monkeypatch.setattr("holdfast.lifecycle.clock.steady_now", lambda: made.steady)
     return made
 

@@ -13,8 +13,7 @@ from holdfast.backups.service import Backups
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.holds import Holds
-from holdfast.lifecycle.policies import Policies
-from holdfast.lifecycle.quotas import Quotas
+from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule

@@ -43,7 +43,7 @@ class Child:
 
     def open(self, url: str, home: str, tenant: str, ttl: float = 15.0) -> int:
         self.holdfast = Holdfast.open(url, home=home, tenant=tenant, clock=self.clock)
-        self.holdfast.services.leadership._ttl = int(ttl * 1e6)  # nobody waits 15 seconds in a test
+        self.holdfast.services.leadership.ttl = int(ttl * 1e6)  # nobody waits 15 seconds in a test
         return os.getpid()
 
     def at(self, minutes: float) -> None:
@@ -144,14 +144,14 @@ class Child:
         """Have the lease as soon as it can be had, and keep it."""
         leadership = self.holdfast.services.leadership
         deadline = time.monotonic() + 60
-        while leadership._leases.acquire(SWEEPER, "an heir", now=time.time_ns() // 1_000, ttl=60_000_000) is None:
+        while leadership.leases.acquire(SWEEPER, "an heir", now=time.time_ns() // 1_000, ttl=60_000_000) is None:
             if time.monotonic() > deadline:
                 raise StoreBusyError("nobody lets go of the lease")
             time.sleep(0.01)
 
     def give_back(self) -> None:
         """Let go of the lease that was taken over."""
-        leases = self.holdfast.services.leadership._leases
+        leases = self.holdfast.services.leadership.leases
         held = leases.current(SWEEPER, now=time.time_ns() // 1_000)
         if held is not None:
             leases.release(held)

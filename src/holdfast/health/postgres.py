@@ -17,8 +17,7 @@ from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
 from holdfast.core.records import MIB
 from holdfast.core.values import SECOND
 from holdfast.health.checks import Check, Status, advice_of, check, elapsed_ms, fail, named, ok, warn
-from holdfast.health.keys import find_loss
-from holdfast.health.lifecycle import check_lifecycle
+from holdfast.health.store import check_lifecycle, find_loss
 from holdfast.installation import upgrade_command
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
 from holdfast.settings import Settings

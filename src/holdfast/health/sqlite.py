@@ -15,8 +15,7 @@ import apsw
 from holdfast.core.errors import HoldfastError, NotAStoreError
 from holdfast.core.records import MIB
 from holdfast.health.checks import Check, Status, check, elapsed_ms, fail, named, nearest_existing, ok, warn
-from holdfast.health.keys import find_loss
-from holdfast.health.lifecycle import check_lifecycle
+from holdfast.health.store import check_lifecycle, find_loss
 from holdfast.settings import Settings, sqlite_path
 from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID, SqliteDatabase

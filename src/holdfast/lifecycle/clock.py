@@ -145,15 +145,10 @@ class ClockTrust:
             self._store.accept(now, tenant, Event(now, Action.CLOCK_ACCEPTED, None, detail))
         self._was_believed = True
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether the clock is the machine's; one that was injected is trusted."""
-        return self._watch is not None
-
-    def is_behind(self, now: int) -> bool:
-        """Whether a time is behind what the store has seen."""
-        seen = self._store.seen()
-        return seen is not None and now < seen.at - SKEW
+    def is_right(self, now: int) -> bool:
+        """Note the time; whether it is the machine's, is believed, and is not behind what the store has seen."""
+        is_whole, seen = self.note(now).is_whole, self._store.seen()
+        return is_whole and self._watch is not None and (seen is None or now >= seen.at - SKEW)
 
     def seen(self) -> Seen | None:
         """What the store has seen."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -58,39 +58,32 @@ class DomainArchives:
             archive_id = self._tenant.new_id(now)
         else:  # whoever goes on after a crash finds what was written
             (archive_id,), now = request.new_ids(1), request.began_at
-        about = {"domain": domain, "created_at": iso(now), "note": note, "policy": dict(policy)}
-        manifest = self._manifest(archive_id, about, lines)
-        folder = f"{self._folder}/{domain}/{archive_id}"
-        objects.prepare()
-        if request is None or f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
-            absent = request is None
-            self._put(objects, f"{folder}/{_PAYLOAD}", b"".join(lines), absent=absent)
-            self._put(objects, f"{folder}/{_MANIFEST}", _document(manifest), absent=absent)
-            self._put(objects, f"{folder}/{_LIST}", _document(_open(manifest)), absent=absent)
-        return {
-            "success": True,
-            "domain": domain,
-            "archive_id": archive_id,
-            "manifest_path": _place(objects, f"{folder}/{_LIST}"),
-            "resource_count": len(lines),
-            "total_size_bytes": manifest["total_size_bytes"],
-        }
-
-    def _manifest(self, archive_id: str, about: Mapping[str, Any], lines: Sequence[bytes]) -> dict[str, Any]:
-        size = sum(map(len, lines))
-        return {
+        size, payload = sum(map(len, lines)), b"".join(lines)
+        manifest = {
             "format": _FORMAT,
             "version": _VERSION,
             "archive_id": archive_id,
             "tenant": self._tenant.name,
-            **about,
+            "domain": domain,
+            "created_at": iso(now),
+            "note": note,
+            "policy": dict(policy),
             "resource_count": len(lines),
             "total_size_bytes": size,
-            "payload": {"name": _PAYLOAD, "bytes": size, "sha256": _sum(b"".join(lines))},
+            "payload": {"name": _PAYLOAD, "bytes": size, "sha256": _sum(payload)},
             "resources": [
                 {"id": json.loads(line).get("id"), "bytes": len(line), "sha256": _sum(line)} for line in lines
             ],
         }
+        folder = f"{self._folder}/{domain}/{archive_id}"
+        objects.prepare()
+        if request is None or f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
+            contents = {_PAYLOAD: payload, _MANIFEST: _document(manifest), _LIST: _document(_open(manifest))}
+            for name, data in contents.items():
+                self._put(objects, f"{folder}/{name}", data, absent=request is None)
+        parts = ("domain", "archive_id", "resource_count", "total_size_bytes")
+        path = _place(objects, f"{folder}/{_LIST}")
+        return {"success": True, **{part: manifest[part] for part in parts}, "manifest_path": path}
 
     def _put(self, objects: ObjectStore, name: str, data: bytes, *, absent: bool) -> None:
         objects.put(name, data, absent=absent)
@@ -124,27 +117,14 @@ class DomainArchives:
         if f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
             raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
         manifest = self._read_manifest(objects, folder)
-        name = f"{folder}/{_PAYLOAD}"
-        try:
-            data = self._get(objects, name)
-        except ObjectMissingError as problem:
-            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
-        return {"manifest": manifest, "resources": list(_verify(data, manifest, f"{objects.url}/{name}"))}
-
-    @staticmethod
-    def _get(objects: ObjectStore, name: str) -> bytes:
-        try:
-            return objects.get(name)
-        except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
-            raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
+        place = f"{objects.url}/{folder}/{_PAYLOAD}"
+        data = _get(objects, f"{folder}/{_PAYLOAD}")
+        return {"manifest": manifest, "resources": list(_verify(data, manifest, place))}
 
     def _read_manifest(self, objects: ObjectStore, folder: str) -> dict[str, Any]:
         """The sealed manifest of an archive, if the list beside it says the same."""
         name = f"{folder}/{_MANIFEST}"
-        try:
-            data, listed = self._get(objects, name), objects.get(f"{folder}/{_LIST}")
-        except ObjectMissingError as problem:
-            raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
+        data, listed = _get(objects, name), _get(objects, f"{folder}/{_LIST}")
         try:
             manifest: dict[str, Any] = json.loads(data)
             is_ours = (manifest["format"], manifest["version"]) == (_FORMAT, _VERSION)
@@ -155,6 +135,15 @@ class DomainArchives:
         if listed != _document(_open(manifest)):
             raise _damaged(f"{objects.url}/{folder}/{_LIST}", "it is not as it was written")
         return manifest
+
+
+def _get(objects: ObjectStore, name: str) -> bytes:
+    try:
+        return objects.get(name)
+    except ObjectMissingError as problem:
+        raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
+    except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
+        raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
 
 
 def _open(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,23 +61,18 @@ _MOST_CHANGES: Final = 2_000
 
 
 class DomainPolicies(NamedTuple):
-    """Both policies, and when either was last changed; ``None``: never."""
+    """The policy of each domain, and when one was last changed; ``None``: never."""
 
-    memory: RetentionPolicy
-    rag: RetentionPolicy
+    of: Mapping[str, RetentionPolicy]
     updated_at: str | None
-
-    def of(self, domain: str) -> RetentionPolicy:
-        """The policy of a domain."""
-        return self.memory if domain == "memory" else self.rag
 
     def to_dict(self) -> dict[str, Any]:
         """As callers see them."""
-        policies = {domain: self.of(domain).as_dict() for domain in DOMAINS}
+        policies = {domain: policy.as_dict() for domain, policy in self.of.items()}
         return {"version": VERSION, "updated_at": self.updated_at, **policies}
 
 
-UNSET: Final = DomainPolicies(DEFAULT_POLICY, DEFAULT_POLICY, None)
+UNSET: Final = DomainPolicies(dict.fromkeys(DOMAINS, DEFAULT_POLICY), None)
 
 
 class DomainStates:
@@ -104,9 +99,8 @@ class DomainStates:
         for _ in range(_MOST_CHANGES):
             known, tag = self._read()
             wanted = edit(known)
-            data = (
-                json.dumps({"tenant": self._tenant, **wanted.to_dict()}, ensure_ascii=False, indent=2).encode() + b"\n"
-            )
+            document = {"tenant": self._tenant, **wanted.to_dict()}
+            data = json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
             try:
                 self._objects.put(self._name, data, absent=tag is None, match=tag)
             except ConflictError:  # another has changed them meanwhile
@@ -136,7 +130,7 @@ class DomainStates:
                 f"{self.place} is damaged ({type(problem).__name__}: {problem}); nothing was changed: bring it back "
                 "from a copy, or move it away to begin with the default policies"
             ) from problem
-        return DomainPolicies(found["memory"], found["rag"], kept["updated_at"])
+        return DomainPolicies(found, kept["updated_at"])
 
 
 def _policy(kept: dict[str, Any]) -> RetentionPolicy:
@@ -149,8 +143,7 @@ def _policy(kept: dict[str, Any]) -> RetentionPolicy:
 
 def change_policy(policies: DomainPolicies, domain: str, policy: RetentionPolicy, now: int) -> DomainPolicies:
     """The policies with another for one domain, as changed now."""
-    changed = policies._replace(memory=policy) if domain == "memory" else policies._replace(rag=policy)
-    return changed._replace(updated_at=iso(now))
+    return DomainPolicies({**policies.of, domain: policy}, iso(now))
 
 
 class Wanted(NamedTuple):
@@ -285,9 +278,9 @@ class Domains:
         changed_at = self._now() if request is None else request.began_at
 
         def edit(known: DomainPolicies) -> DomainPolicies:
-            policy = normalize(config, known.of(domain))
+            policy = normalize(config, known.of[domain])
             if domain == "memory" and not confirm:
-                self._check(known.memory, policy)
+                self._check(known.of["memory"], policy)
             return change_policy(known, domain, policy, changed_at)
 
         changed = self._states.change(edit)
@@ -298,12 +291,8 @@ class Domains:
             except HoldfastError as problem:
                 problem.add_note("the policy was saved; the next sweep lets it take effect")
                 raise
-        return {
-            "success": True,
-            "domain": domain,
-            "policy": changed.of(domain).as_dict(),
-            "updated_at": changed.updated_at,
-        }
+        policy = changed.of[domain].as_dict()
+        return {"success": True, "domain": domain, "policy": policy, "updated_at": changed.updated_at}
 
     def _check(self, known: RetentionPolicy, policy: RetentionPolicy) -> None:
         """``ConfirmationNeededError`` if a policy lets memories go earlier than the one before."""
@@ -311,9 +300,12 @@ class Domains:
             return
         check_confirmed("the policy shortens", self._rules.preview(wanted_by(policy)), confirm=False)
 
+    def _policy(self, domain: str) -> RetentionPolicy:
+        return self._states.read().of[check_domain(domain)]
+
     def get(self, domain: str) -> dict[str, Any]:
         """The policy of a domain; the default one, until another is configured."""
-        return self._states.read().of(check_domain(domain)).as_dict()
+        return self._policy(domain).as_dict()
 
     def list(self) -> dict[str, Any]:
         """The policy of each domain, with the ``version`` of their format and when one was last changed
@@ -328,7 +320,7 @@ class Domains:
 
         ``options`` may name fields of the policy that are to differ this once; what is kept stays kept.
         """
-        policy = narrow(self._states.read().of(check_domain(domain)), options)
+        policy = narrow(self._policy(domain), options)
         return evaluate(policy, resources, self._now()).to_dict(domain)
 
     def archive(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
@@ -337,8 +329,7 @@ class Domains:
         ``options`` may have a ``note`` for the manifest.
         """
         note = check_note(options)
-        policy = self._states.read().of(check_domain(domain))
-        return self._archives.keep(domain, resources, policy.as_dict(), note)
+        return self._archives.keep(domain, resources, self._policy(domain).as_dict(), note)
 
     def archives(self, domain: str) -> Sequence[dict[str, Any]]:
         """The archives of a domain, the oldest first."""
@@ -355,7 +346,7 @@ class Domains:
         for name, given in (("raw_args", raw_args), ("validated_args", validated_args)):
             if given is not None and not isinstance(given, Mapping):
                 raise InvalidInputError(f"{name} must be an object, not {quote(given)}")
-        return resolve_parameters(self._states.read().of(check_domain(domain)), raw_args or {}, validated_args or {})
+        return resolve_parameters(self._policy(domain), raw_args or {}, validated_args or {})
 
     # --- Holdfast's own records ---------------------------------------------------------------------------------------
 
@@ -367,7 +358,7 @@ class Domains:
         """
         for turn in range(_TRIES):
             policies = self._states.read()
-            wanted = wanted_by(policies.memory)
+            wanted = wanted_by(policies.of["memory"])
             if policies.updated_at is None or self._rules.is_followed(wanted):
                 return turn > 0
             self._rules.follow(wanted)
@@ -385,7 +376,7 @@ class Domains:
 
     def _readable(self) -> RetentionPolicy | None:
         try:
-            return self._states.read().memory
+            return self._policy("memory")
         except (ObjectStoreError, StoreTooNewError) as problem:
             _log.warning("nothing goes by the memory domain's policy: %s", problem)
             return None

@@ -182,10 +182,8 @@ class Schedule:
         ahead = any(one.after > now + SKEW for one in states)
         if not ahead and not any(map(_is_due, states)):
             return states
-        is_right = trust.note(now).is_whole and trust.is_watched and not trust.is_behind(now)
-        if not (ahead and is_right and take_back(self.jobs, now)):
-            return states
-        return self._states(now)
+        is_right = trust.is_right(now)
+        return self._states(now) if ahead and is_right and take_back(self.jobs, now) else states
 
     def serve(self, stop: threading.Event, poll_seconds: float = _MOST_PAUSE) -> None:
         """Run jobs when they are due, here, until ``stop`` is set; looks every ``poll_seconds`` (30 at most)."""

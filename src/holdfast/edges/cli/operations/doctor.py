@@ -66,7 +66,8 @@ def doctor(call: Call) -> Any:
 
         holdfast doctor --json
     """
-    from holdfast.health import Status, check_health  # noqa: PLC0415 - imports the engine
+    from holdfast.health.checks import Status  # noqa: PLC0415 - imports the engine
+    from holdfast.health.doctor import check_health  # noqa: PLC0415
 
     checks = [asdict(check) for check in check_health(os.environ, url=call.url, home=call.home)]
     failed = any(check["status"] == Status.FAILED for check in checks)
