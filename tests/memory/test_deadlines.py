@@ -96,7 +96,7 @@ def test_a_statement_that_runs_is_stopped_where_it_runs(database: Database, engi
         if engine_name == "postgres":
             running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(300)'"
             assert tx.connection.execute(running).fetchone() == (0,)  # type: ignore[attr-defined]
-        assert tx.values("records.subjects_of_tenant", ("default",)) == []
+        assert tx.all(str, "records.subjects_of_tenant", ("default",)) == []
     timer.join()
 
 

@@ -28,6 +28,7 @@ from holdfast.core.errors import (
     StoreUnavailableError,
 )
 from holdfast.core.records import Subject
+from holdfast.ports.coordination import Lease
 from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
@@ -193,7 +194,7 @@ def test_a_table_that_is_gone_is_no_matter_of_trying_again(server: PostgresServe
     with opened(url) as database:
         administer(url, "DROP TABLE holdfast.leases")
         with pytest.raises(StorageError, match=r"restore a backup") as problem, database.read() as tx:
-            tx.values("coordination.lease", ("sweeper",))
+            tx.all(Lease, "coordination.lease", ("sweeper",))
         assert not problem.value.retryable
 
 

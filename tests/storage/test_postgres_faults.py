@@ -380,7 +380,7 @@ def test_a_pool_that_runs_dry_says_so_and_goes_on_when_a_connection_is_free(serv
         assert problem.value.retryable
         assert "HOLDFAST_POOL_SIZE" in str(problem.value)
         with database.read() as tx:
-            assert tx.values("dues.tenants") == []
+            assert tx.all(str, "dues.tenants") == []
 
 
 def lock_subject(database: PostgresDatabase) -> int:

@@ -22,7 +22,6 @@ STORAGE = Path(storage.__path__[0])
 ENGINES = ["postgres", "sqlite"]
 #: What a name that is put together as the program runs can come to.
 COMPUTED = {
-    'f"facts.{statement}"': ["facts.of_source", "facts.of_target"],
     'f"coordination.{statement}"': [f"coordination.{name}" for name in ("claim", "reclaim", "finish", "note")],
     'f"subjects.{statement}"': [
         f"subjects.remove_{table}" for table in ("records", "history", "sessions", "short_windows", "facts", "changes")
@@ -101,7 +100,7 @@ def test_a_row_that_has_not_the_columns_of_a_statement_is_refused(
         database = PostgresDatabase(postgres_server().new_database(), pool_size=1)
     with closing(database), database.write() as tx:
         number = tx.number_for(Subject("default", "ann"))
-        assert tx.values("records.subject_no", ("default/ann",)) == [number]
+        assert tx.all(int, "records.subject_no", ("default/ann",)) == [number]
         with pytest.raises(TypeError, match=r"records\.subject_no gives no; Other has number"):
             tx.find(Other, "records.subject_no", ("default/ann",))
 

@@ -31,6 +31,8 @@ class Session(NamedTuple):
     messages: int
     size: int
     summary: str
+    number: int = 0
+    """Its number in the store."""
 
 
 class Turn(NamedTuple):

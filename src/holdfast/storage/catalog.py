@@ -148,44 +148,34 @@ class Location(NamedTuple):
         return self.where is where and fnmatchcase(name, self.names)
 
 
-def _table(
-    name: str,
-    *,
-    columns: Sequence[str],
-    owner: str,
-    backup: str = "NONE",
-    erase: str = "NOTHING",
-    spread: str | None = None,
-    with_kinds: Sequence[str] = (),
-    sqlite_key: Sequence[str] = (),
-    **others: Any,
-) -> Table:
+_ENUMS: Final[Mapping[str, type[Enum]]] = {
+    "owner": Owner,
+    "backup": Backup,
+    "erase": Erase,
+    "spread": Spread,
+    "where": Where,
+}
+
+
+def _parse(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the list with its words as what they mean."""
+    return {key: _ENUMS[key][value] if key in _ENUMS else value for key, value in entry.items()}
+
+
+def _table(name: str, *, columns: Sequence[str], with_kinds: Sequence[str] = (), **others: Any) -> Table:
     types = dict(column.lstrip("*").split(":") for column in columns)
     key = tuple(column[1:].split(":")[0] for column in columns if column.startswith("*"))
-    return Table(
-        name,
-        Owner[owner],
-        types,
-        key,
-        Backup[backup],
-        Erase[erase],
-        spread=Spread[spread or ("SUBJECT" if types.get("subject") == "int" else "EVERYWHERE")],
-        with_kinds=frozenset(map(MemoryType, with_kinds)),
-        sqlite_key=tuple(sqlite_key) or key,
-        **others,
-    )
-
-
-def _location(*, where: str, owner: str, **others: Any) -> Location:
-    return Location(Where[where], owner=Owner[owner], **others)
+    spread = Spread.SUBJECT if types.get("subject") == "int" else Spread.EVERYWHERE
+    given: dict[str, Any] = {"spread": spread, "sqlite_key": key, **others}
+    return Table(name, columns=types, key=key, with_kinds=frozenset(map(MemoryType, with_kinds)), **given)
 
 
 def _read() -> tuple[tuple[Table, ...], tuple[Location, ...]]:
     text = resources.files("holdfast.storage").joinpath("catalog.json").read_text(encoding="utf-8")
     text = text.replace(":KIND_BITS", str(KIND_BITS)).replace(":MESSAGE_BITS", str(MESSAGE_BITS))
     listed = json.loads(text)
-    tables = tuple(_table(name, **said) for name, said in listed["tables"].items())
-    return tables, tuple(_location(**said) for said in listed["locations"])
+    tables = tuple(_table(name, **_parse(entry)) for name, entry in listed["tables"].items())
+    return tables, tuple(Location(**_parse(entry)) for entry in listed["locations"])
 
 
 TABLES, LOCATIONS = _read()

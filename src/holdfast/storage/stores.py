@@ -11,7 +11,7 @@ from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
-from holdfast.storage.relational.attachments import SqlFacts, SqlPacks, SqlSchemas
+from holdfast.storage.relational.attachments import SqlFacts, SqlPacks, SqlProvenance, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
@@ -19,7 +19,6 @@ from holdfast.storage.relational.dues import SqlDues
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlFeed, SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
-from holdfast.storage.relational.rows import SqlProvenance
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.core.audit import PYTHON
 from holdfast.core.clock import check_deadline, current_deadline
-from holdfast.core.errors import ClosedError, ConflictError, HoldfastError, InDoubtError, StorageError, StoreAwayError
+from holdfast.core.errors import ConflictError, InDoubtError, StorageError, StoreAwayError
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.connect import prepare_schema, quoted
 from holdfast.storage.postgres.errors import check_url, place_of, schema_of, translate_error
@@ -26,16 +25,25 @@ from holdfast.storage.postgres.optimistic import Expectations
 from holdfast.storage.postgres.transactions import (
     BEGIN,
     COMMITTED,
-    STATEMENTS,
     Connection,
     Piece,
     PostgresTransaction,
     begin_for,
-    binary_cursor,
+    piece,
     rows_of,
     run_together,
 )
-from holdfast.storage.relational.database import AgainError, Bindings, DuplicateError, Question, R, Row, RowType, T
+from holdfast.storage.relational.database import (
+    AgainError,
+    Bindings,
+    DuplicateError,
+    OpenState,
+    Question,
+    R,
+    Row,
+    RowType,
+    T,
+)
 
 
 class PostgresWitness:
@@ -50,8 +58,7 @@ class PostgresWitness:
                 tx.run("witness.confirm")
 
     def is_unbroken(self) -> bool:
-        with self._database.read() as tx:
-            return bool(tx.value("witness.is_unbroken"))
+        return self._database.ask(int, "witness.is_unbroken") == [1]
 
 
 #: How long it may take to reach the server with the wish to cancel.
@@ -152,8 +159,8 @@ class PostgresDatabase:
         self._called = called
         self._busy_seconds = busy_seconds
         self._patience = min(busy_seconds, _PATIENCE)
-        self._pid = os.getpid()
-        self._closed = False
+        self._state = OpenState(self.place)
+        self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
         self._expectations = Expectations()
@@ -193,21 +200,10 @@ class PostgresDatabase:
         """The rows of one statement, at one go; with ``patience``, ``StoreAwayError`` after so many seconds without a
         connection.
         """
-        known = STATEMENTS[statement]
         with self._translate_errors():
-            self.check_usable()
-            for _ in range(_STALE):
-                connection = self._get(patience)
-                try:
-                    with cancel_at_deadline(connection):
-                        cursor = binary_cursor(connection).execute(known.text, known.bound(bindings))
-                        return rows_of(row, statement, cursor)
-                except psycopg.OperationalError:
-                    if not connection.broken:  # those that broke while nobody used them are let go
-                        raise
-                finally:
-                    self._pool.putconn(connection)
-        raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
+            connection, cursors = self._start([piece(statement, bindings)], patience)
+            with self._give_back(connection):
+                return rows_of(row, statement, cursors[0])
 
     def write(
         self, subject: Subject | None = None, first: Question | None = None
@@ -239,10 +235,7 @@ class PostgresDatabase:
         with self._translate_errors(), self._begin_transaction(BEGIN, subject, first, writes=True) as tx:
             yield tx
             self._commit(tx, began)
-        tx.run_after()
-        if first is not None and tx.left is not None:
-            self._expectations.leave(first, tx.found, tx.left)
-        self.on_commit()
+        self._follow_up(tx, first, tx.found)
 
     @contextmanager
     def _write_optimistically(self, subject: Subject, first: Question, expected: Row) -> Iterator[PostgresTransaction]:
@@ -259,9 +252,14 @@ class PostgresDatabase:
                 if connection.broken:
                     raise AgainError(self._doubt()) from problem
                 raise
-        tx.run_after()
-        if tx.left is not None:
-            self._expectations.leave(first, None, tx.left)
+        self._follow_up(tx, first, None)
+
+    def _follow_up(self, tx: PostgresTransaction, first: Question | None, found: Row | None) -> None:
+        """Do what a commit leads to."""
+        for do in tx.after:
+            do()
+        if first is not None and tx.left is not None:
+            self._expectations.leave(first, found, tx.left)
         self.on_commit()
 
     @contextmanager
@@ -343,7 +341,7 @@ class PostgresDatabase:
         pieces: list[Piece] = [(begin, ())]
         if subject is not None:
             pieces = begin_for(begin, self.schema, subject, first, writes=writes)
-        connection, answers = self._begin(pieces)
+        connection, answers = self._start(pieces)
         with self._give_back(connection):
             if writes:
                 _finish_write()
@@ -363,24 +361,19 @@ class PostgresDatabase:
                     connection.execute(b"ROLLBACK")
             self._pool.putconn(connection)
 
-    def _begin(self, pieces: Sequence[Piece]) -> tuple[Connection, list[RawCursor[Row]]]:
-        """Begin on a connection that works: those that broke while nobody used them are let go."""
+    def _start(self, pieces: Sequence[Piece], patience: float | None = None) -> tuple[Connection, list[RawCursor[Row]]]:
+        """Carry out statements on a connection that works: those that broke while nobody used them are let go."""
         self.check_usable()
         for _ in range(_STALE):
-            connection = self._get()
+            connection = self._get(patience)
             try:
                 with cancel_at_deadline(connection):
-                    found = run_together(connection, pieces)
-            except psycopg.OperationalError:
-                broken = connection.broken
+                    return connection, run_together(connection, pieces)
+            except BaseException as problem:
+                is_stale = isinstance(problem, psycopg.OperationalError) and connection.broken
                 self._pool.putconn(connection)
-                if not broken:
+                if not is_stale:
                     raise
-            except BaseException:
-                self._pool.putconn(connection)
-                raise
-            else:
-                return connection, found
         raise StoreAwayError(f"{self.place} breaks off every connection; try again, and see that the server runs")
 
     def _get(self, patience: float | None = None) -> Connection:
@@ -418,8 +411,6 @@ class PostgresDatabase:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except HoldfastError:
-            raise
         except DuplicateError as problem:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except psycopg.Error as problem:
@@ -431,22 +422,12 @@ class PostgresDatabase:
     @property
     def usable(self) -> bool:
         """Whether it is open, in the process that opened it."""
-        return not self._closed and os.getpid() == self._pid
-
-    def check_usable(self) -> None:
-        """Raise ``ClosedError`` unless it is open, in the process that opened it."""
-        if self._closed:
-            raise ClosedError(f"the store {self.place} was closed; open it again with Holdfast.open()")
-        if os.getpid() != self._pid:
-            raise ClosedError(
-                f"the store {self.place} was opened by process {self._pid}, and its connections do not survive a fork; "
-                "open Holdfast in each process"
-            )
+        return self._state.is_usable
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
-        closed, self._closed = self._closed, True
-        if not closed and os.getpid() == self._pid:
+        was_usable, self._state.is_closed = self.usable, True
+        if was_usable:
             self._pool.close(timeout=0 if threading.current_thread() is not threading.main_thread() else 5)
 
 

@@ -17,8 +17,7 @@ WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_f
 GROUP BY agent_id
 
 -- name: due_of_subject
-SELECT key, id, $9::text AS subject, version, agent_id, session_id, size, pack,
-       CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata, aged_from
+SELECT :FACTS, $9::text AS subject, CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata
 FROM records
 WHERE subject = $6::bigint >> :KEY_BITS AND key BETWEEN $5 AND $6 AND profile = $1 AND state = $2
   AND aged_from > $3 AND aged_from <= $4

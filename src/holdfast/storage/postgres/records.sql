@@ -93,7 +93,7 @@ WHERE subject = $2 AND key = ANY (ARRAY(
 RETURNING id, kind, size
 
 -- name: oldest
-SELECT key, id, state, version, agent_id, session_id, metadata
+SELECT :CURRENT
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND (keep_for IS NULL OR aged_from + keep_for <= $3)

@@ -1,5 +1,5 @@
 -- name: opened
-SELECT :SESSION, '' AS subject,
+SELECT sessions.no AS number, id, version, summary, aged_from + delete_after AS hidden_from,
        coalesce((SELECT max(key) + 1 FROM history WHERE history.subject = $1
                  AND key BETWEEN sessions.no << :MESSAGE_BITS AND (sessions.no + 1 << :MESSAGE_BITS) - 1), sessions.no << :MESSAGE_BITS) AS next_key
 FROM sessions JOIN profiles ON profiles.no = sessions.profile

@@ -179,7 +179,9 @@ class PostgresTransaction:
         self._relied: Bindings | None = None
         self._numbers: dict[str, int] = {}
         self._answer: Row | None = None
-        self._after: list[Callable[[], object]] = []
+        self.after: list[Callable[[], object]] = []
+        """What is to be done once it is committed."""
+        self.then = self.after.append
         self.found: Row | None = None
         """What the statement that it was begun with gave, if it was asked."""
         self.left: Row | None = None
@@ -213,17 +215,10 @@ class PostgresTransaction:
         """How that statement will be answered once this is committed."""
         self.left = row
 
-    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
-        """What a statement of one column gives."""
-        return [value for (value,) in self._execute(statement, bindings).fetchall()]
-
-    def value(self, statement: str, bindings: Bindings = ()) -> Any:
-        """What a statement of one column gives first; ``None`` if there is nothing."""
-        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
-
     def number(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""
-        return int(self.value(statement, bindings))
+        ((number,),) = self._execute(statement, bindings).fetchall()
+        return int(number)
 
     def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
         """The rows of a statement as they come: by a cursor of the server's, since they may be many."""
@@ -295,27 +290,18 @@ class PostgresTransaction:
         """
         self._catch_up()
         self._cursor.execute(b"SAVEPOINT part")
-        numbers, after = dict(self._numbers), len(self._after)
+        numbers, after = dict(self._numbers), len(self.after)
         try:
             yield
             self._catch_up()
         except BaseException:
             self._numbers, self._later = numbers, []
-            del self._after[after:]
+            del self.after[after:]
             if not self.connection.broken:
                 self._cursor.execute(b"ROLLBACK TO SAVEPOINT part")
                 self._cursor.execute(b"RELEASE SAVEPOINT part")
             raise
         self._cursor.execute(b"RELEASE SAVEPOINT part")
-
-    def then(self, do: Callable[[], object]) -> None:
-        """Do something once the transaction is committed."""
-        self._after.append(do)
-
-    def run_after(self) -> None:
-        """It is committed: do what was to be done then."""
-        for do in self._after:
-            do()
 
     # --- subjects ------------------------------------------------------------------------------------------------
 
@@ -324,7 +310,7 @@ class PostgresTransaction:
         here on.
         """
         if subject not in self._numbers:
-            number = self._lock_subject(subject) if self._writes else self.value("records.subject_no", (subject,))
+            number = self._lock_subject(subject) if self._writes else self.find(int, "records.subject_no", (subject,))
             if number is None:
                 return None
             self._numbers[subject] = number
@@ -363,7 +349,7 @@ class PostgresTransaction:
         """The same, for a subject seen before or not."""
         number = self.number_of(subject)
         while number is None:
-            made = self.value("records.new_subject", (subject, alias))
+            made = self.find(int, "records.new_subject", (subject, alias))
             if made is not None:
                 self.run("records.new_subject_lock", (made,))
             number = self.number_of(subject)  # or another was faster
@@ -371,7 +357,7 @@ class PostgresTransaction:
 
     def lock_subject(self, number: int) -> None:
         """Have a subject to itself, by its number."""
-        self.value("records.lock_subject", (number,))
+        self.find(int, "records.lock_subject", (number,))
 
     def lock_tenant(self, tenant: str) -> None:
         """Wait until nobody writes for a tenant's users, and let nobody write for them."""

@@ -19,7 +19,7 @@ from holdfast.core.records import ALL, Subject
 from holdfast.core.values import SECOND, IdSource, to_json
 from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, Transaction
+from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, SqlStore, Transaction
 
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"
@@ -51,46 +51,35 @@ class BoundKey(NamedTuple):
     users: str
 
 
-class SqlKeys:
+class SqlKeys(SqlStore):
     """The ``KeyStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, key: ApiKey, hashed: bytes, event: Event) -> None:
         with self._database.write() as tx:
-            bounds = (to_json(list_rights(key.rights)), _listed(key.users), _listed(key.agents))
+            bounds = (to_json(list_rights(key.rights)), _list_ids(key.users), _list_ids(key.agents))
             tx.run("access.add", (key.id, key.tenant, key.name, *bounds, key.created_at, key.expires_at, hashed))
             _note(tx, key, event)
 
     def get(self, key_id: str) -> tuple[ApiKey, bytes] | None:
-        with self._database.read() as tx:
-            row = tx.find(KeyRow, "access.get", (key_id,))
-        return None if row is None else (_parse_key(row), bytes(row.hashed))
+        found = self._database.ask(KeyRow, "access.get", (key_id,))
+        return next(((_parse_key(row), bytes(row.hashed)) for row in found), None)
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
-        with self._database.read() as tx:
-            rows = (
-                tx.all(KeyRow, "access.list") if tenant is None else tx.all(KeyRow, "access.list_of_tenant", (tenant,))
-            )
-        return [_parse_key(row) for row in rows]
+        return [_parse_key(row) for row in self._database.ask(KeyRow, "access.list", (tenant,))]
 
     def revoke(self, key_id: str, *, now: int, event: Event) -> ApiKey | None:
         with self._database.write() as tx:
             if not tx.run("access.revoke", (key_id, now)):
                 return None
             (row,) = tx.all(KeyRow, "access.get", (key_id,))
-            key = _parse_key(row)
-            _note(tx, key, event)
+            _note(tx, key := _parse_key(row), event)
             return key
 
     def note_use(self, key_id: str, *, now: int) -> None:
-        with self._database.write() as tx:
-            tx.run("access.note_use", (key_id, now))
+        self._change("access.note_use", key_id, now)
 
     def any(self, *, now: int) -> bool:
-        with self._database.read() as tx:
-            return tx.number("access.valid", (now,)) > 0
+        return self._database.ask(int, "access.valid", (now,)) > [0]
 
 
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:
@@ -109,7 +98,7 @@ def _note(tx: Transaction, key: ApiKey, event: Event) -> None:
     append(tx, tx.number_for(Subject(tenant)), [event])
 
 
-def _listed(ids: Iterable[str] | None) -> str | None:
+def _list_ids(ids: Iterable[str] | None) -> str | None:
     return None if ids is None else to_json(sorted(ids))
 
 
@@ -124,19 +113,15 @@ def _parse_ids(text: str | None) -> frozenset[str] | None:
 
 
 class RequestDatabase:
-    """A ``Database`` whose transactions are parts of one, while a request is carried out that must be done once."""
+    """``Transactions`` that are parts of one, while a request is carried out that must be done once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.groups = database.groups
         self.give_back = database.give_back
         self.scrub = database.scrub
-        self.check_usable = database.check_usable
-        self.close = database.close
-        self.on_commit = database.on_commit
-        self.author = database.author
 
-    def _joined(self) -> SqlRequest | None:
+    def _request(self) -> SqlRequest | None:
         """The request whose transaction writes join, if there is one."""
         request = REQUEST.get()
         if isinstance(request, SqlRequest) and request.is_joined and request.database is self._database:
@@ -145,7 +130,7 @@ class RequestDatabase:
 
     def read(self, subject: Subject | None = None) -> AbstractContextManager[Transaction]:
         """A view of the store as it is now, with what the request has written."""
-        request = self._joined()
+        request = self._request()
         tx = None if request is None else request.transaction
         return self._database.read(subject) if tx is None else nullcontext(tx)
 
@@ -153,7 +138,7 @@ class RequestDatabase:
         self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
     ) -> list[R]:
         """The rows of one statement, with what the request has written."""
-        request = self._joined()
+        request = self._request()
         tx = None if request is None else request.transaction
         if tx is not None:
             return tx.all(row, statement, bindings)
@@ -163,13 +148,13 @@ class RequestDatabase:
         self, subject: Subject | None = None, first: Question | None = None
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes, or the part of one that this is."""
-        request = self._joined()
+        request = self._request()
         return self._database.write(subject, first) if request is None else request.part()
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[Transaction]:
         """A transaction, or the part of one, that changes what holds for all of a tenant's users."""
-        request = self._joined()
+        request = self._request()
         with self._database.govern(tenant) if request is None else request.part() as tx:
             if request is not None:
                 tx.lock_tenant(tenant)
@@ -178,25 +163,16 @@ class RequestDatabase:
     @contextmanager
     def alone(self, what: str) -> Iterator[Transaction]:
         """A transaction, or the part of one, that changes what belongs to no tenant."""
-        request = self._joined()
+        request = self._request()
         with self._database.alone(what) if request is None else request.part() as tx:
             if request is not None:
                 tx.lock(what)
             yield tx
 
-    def part(self, tx: Transaction) -> AbstractContextManager[None]:
-        """A part of a transaction that stands or falls by itself."""
-        return self._database.part(tx)
-
     @property
     def is_shared(self) -> bool:
         """Whether what is written now is part of a transaction that is not committed yet when its block ends."""
-        return self._joined() is not None
-
-    @property
-    def usable(self) -> bool:
-        """Whether it is open, in the process that opened it."""
-        return self._database.usable
+        return self._request() is not None
 
 
 class SqlRequest:
@@ -259,7 +235,7 @@ class SqlRequest:
             if not self.in_steps:
                 tx.later("access.keep", kept)
             elif not tx.run("access.keep", kept):
-                raise ClaimedError(self._found(tx) or StoredReply(self._claim.fingerprint, 0, b"", None, True))
+                raise ClaimedError(self._find(tx) or StoredReply(self._claim.fingerprint, 0, b"", None, True))
         self._commit()
 
     def release(self) -> None:
@@ -287,7 +263,7 @@ class SqlRequest:
         claim = self._claim
         for _ in range(_TRIES):  # what is there may be given back before it is read
             values = (claim.row, claim.fingerprint, claim.token, claim.now, claim.old, LEASE)
-            found = tx.find(StoredReply, "access.claim", values) or self._found(tx)
+            found = tx.find(StoredReply, "access.claim", values) or self._find(tx)
             if found is not None and found.claim != claim.token:
                 raise ClaimedError(found)
             if found is not None:
@@ -295,18 +271,17 @@ class SqlRequest:
                 return
         raise StaleError("the idempotency key keeps being claimed and given back by others; try again")
 
-    def _found(self, tx: Transaction) -> StoredReply | None:
+    def _find(self, tx: Transaction) -> StoredReply | None:
         return tx.find(StoredReply, "access.claimed", (self._claim.row, LEASE, self._claim.old))
 
 
-class SqlReplies:
+class SqlReplies(SqlStore):
     """The ``ReplyStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     def find(self, row: bytes, *, old: int) -> StoredReply | None:
-        return next(iter(self._database.ask(StoredReply, "access.claimed", (row, LEASE, old))), None)
+        return self._find(StoredReply, "access.claimed", row, LEASE, old)
 
     def begin(self, claim: Claim, leased: Callable[[Claim], None], *, joins: bool = True) -> SqlRequest:
         return SqlRequest(self._database, claim, leased, joins=joins)
@@ -317,8 +292,7 @@ class SqlReplies:
                 tx.run("access.renew", (claim.row, claim.token, LEASE))
 
     def forget(self, old: int, *, limit: int) -> int:
-        with self._database.write() as tx:
-            return tx.run("access.forget", (old, limit))
+        return self._change("access.forget", old, limit)
 
 
 class _UndoneError(Exception):

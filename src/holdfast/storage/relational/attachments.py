@@ -1,31 +1,36 @@
-"""What is attached to records: facts, schemas and cold objects (``FactStore``, ``SchemaStore``, ``PackStore``)."""
+"""What is attached to records: facts, schemas, cold objects, and where they came from.
+
+The ``FactStore``, ``SchemaStore``, ``PackStore`` and ``ProvenanceStore`` of the relational engines. A record's own row
+says who wrote it and what it was derived from; the table of derivations says the latter the other way round. It is read
+for one subject at a time: an id that is another user's leads nowhere, as one that is nobody's does.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast.core.errors import NotFoundError
 from holdfast.core.records import Fact, Scope, Subject, succession
-from holdfast.core.values import to_json
+from holdfast.core.values import agent_of, agent_source, to_json
 from holdfast.ports.coordination import Lease
 from holdfast.ports.objects import Pack
+from holdfast.ports.records import Written
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.records import refuse_removed_agents
-from holdfast.storage.relational.rows import read_alias
+from holdfast.storage.relational.rows import FactsRow, all_keys, read_alias
+
+_EVERY_KEY: Final = (0, 2**63 - 1)
 
 
-class SqlPacks:
+class SqlPacks(SqlStore):
     """The ``PackStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def alias(self, subject: Subject) -> str:
-        with self._database.read() as tx:
-            number = tx.number_of(subject)
-            return _alias(tx, number)
+        with self._database.read(subject) as tx:
+            return _alias(tx, tx.number_of(subject))
 
     def open(
         self, subject: Subject, *, name: str, records: int, size: int, digest: bytes, now: int, alias: str | None = None
@@ -37,32 +42,30 @@ class SqlPacks:
             return tx.number("packs.open", (number, name, records, size, digest, now))
 
     def get(self, number: int) -> Pack | None:
-        with self._database.read() as tx:
-            pack = tx.find(Pack, "packs.get", (number,))
+        pack = self._find(Pack, "packs.get", number)
         return None if pack is None or pack.state == "leaving" else pack
 
+    def leaving(self, number: int) -> list[Pack]:
+        return [pack for pack in self._database.ask(Pack, "packs.get", (number,)) if pack.state == "leaving"]
+
     def unsettled(self, tenant: str) -> list[Pack]:
-        with self._database.read() as tx:
-            return tx.all(Pack, "packs.unsettled", (tenant,))
+        return self._database.ask(Pack, "packs.unsettled", (tenant,))
 
     def members(self, number: int) -> list[str]:
-        with self._database.read() as tx:
-            return tx.values("packs.members", (number,))
+        return self._database.ask(str, "packs.members", (number,))
 
     def small(self, subject: Subject, *, below: int) -> Pack | None:
-        with self._database.read() as tx:
-            return tx.find(Pack, "packs.small", (subject, below))
+        return self._find(Pack, "packs.small", subject, below)
 
     def oldest(self, limit: int) -> list[Pack]:
-        with self._database.read() as tx:
-            return tx.all(Pack, "packs.oldest", (limit,))
+        return self._database.ask(Pack, "packs.oldest", (limit,))
 
     def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         with self._database.write() as tx:
             check_lease(tx, lease)
             _lock_subject(tx, old)
             whole = tx.number("packs.count_members", (old,)) == members
-            if not whole or tx.value("packs.is_writing", (new,)) is None:
+            if not whole or tx.find(int, "packs.is_writing", (new,)) is None:
                 return False
             tx.run("packs.move_members", (new, old))
             tx.run("packs.empty", (old,))
@@ -72,19 +75,13 @@ class SqlPacks:
     def settle(self, number: int) -> str | None:
         with self._database.write() as tx:
             _lock_subject(tx, number)
-            state: str | None = tx.value("packs.settle", (number,))
+            state = tx.find(str, "packs.settle", (number,))
             if state == "leaving":
                 tx.run("packs.empty", (number,))
         return state
 
-    def leaving(self, number: int) -> list[Pack]:
-        with self._database.read() as tx:
-            pack = tx.find(Pack, "packs.get", (number,))
-        return [pack] if pack is not None and pack.state == "leaving" else []
-
     def forget(self, number: int) -> None:
-        with self._database.write() as tx:
-            tx.run("packs.forget", (number,))
+        self._change("packs.forget", number)
 
 
 def _alias(tx: Transaction, number: int | None) -> str:
@@ -105,11 +102,8 @@ def _lock_subject(tx: Transaction, number: int) -> None:
         tx.number_of(pack.subject)
 
 
-class SqlFacts:
+class SqlFacts(SqlStore):
     """The ``FactStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(
         self, subject: Subject, facts: Sequence[Fact], *, replacing: bool, agent: Scope | None = None
@@ -137,19 +131,15 @@ class SqlFacts:
         with self._database.write() as tx:
             number = tx.number_of(subject)
             refuse_removed_agents(tx, [agent])
-            ended = 0
-            for fact_id in fact_ids:
-                ended += tx.run("facts.end_current", (at, number, fact_id))
-            return ended
+            return sum(tx.run("facts.end_current", (at, number, fact_id)) for fact_id in fact_ids)
 
     def facts(self, subject: Subject, entity_ids: Sequence[str]) -> list[Fact]:
         found: dict[str, Fact] = {}
         with self._database.read() as tx:
             number = tx.number_of(subject)
-            for entity_id in entity_ids:
-                for statement in ("of_source", "of_target"):
-                    for row in tx.all(Fact, f"facts.{statement}", (number, entity_id)):
-                        found[row.id] = parse_fact(row)
+            for statement in ("facts.of_source", "facts.of_target"):
+                for entity_id in entity_ids:
+                    found |= {row.id: parse_fact(row) for row in tx.all(Fact, statement, (number, entity_id))}
         return sorted(found.values(), key=lambda fact: (fact.since, fact.id))
 
 
@@ -163,20 +153,36 @@ def parse_fact(row: Fact) -> Fact:
     return row if row.value is None else row._replace(value=json.loads(row.value))
 
 
-class SqlSchemas:
+class SqlSchemas(SqlStore):
     """The ``SchemaStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def put(self, tenant: str, collection: str, schema: str | None) -> None:
-        with self._database.write() as tx:
-            if schema is None:
-                tx.run("facts.remove_schema", (tenant, collection))
-            else:
-                tx.run("facts.put_schema", (tenant, collection, schema))
+        if schema is None:
+            self._change("facts.remove_schema", tenant, collection)
+        else:
+            self._change("facts.put_schema", tenant, collection, schema)
 
     def get(self, tenant: str, collection: str) -> str | None:
+        return self._find(str, "facts.schema", tenant, collection)
+
+
+class SqlProvenance(SqlStore):
+    """The ``ProvenanceStore`` of the relational engines."""
+
+    def derived(self, subject: Subject, source_ids: Sequence[str]) -> list[Written]:
+        found = self._ask_about(subject, FactsRow, "records.derived", to_json(source_ids))
+        return [_to_written(subject, row) for row in found]
+
+    def of_source(
+        self, tenant: str, source: str, subject: Subject | None = None, *, after: int = 0, limit: int
+    ) -> tuple[list[Written], int]:
+        agent_id = agent_of(source)
         with self._database.read() as tx:
-            schema: str | None = tx.value("facts.schema", (tenant, collection))
-        return schema
+            first, last = _EVERY_KEY if subject is None else all_keys(tx.number_of(subject) or 0)
+            statement, own = ("records.of_source", ()) if agent_id is None else ("records.of_agent", (agent_id,))
+            found = tx.all(FactsRow, statement, (source, max(first - 1, after), last, tenant, limit, *own))
+        return [_to_written(row.subject, row) for row in found], found[-1].key if found else after
+
+
+def _to_written(subject: Subject, row: FactsRow) -> Written:
+    return Written(row.facts(subject), row.source or agent_source(row.agent_id))

@@ -34,7 +34,7 @@ from holdfast.core.chain import (
 )
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import NOBODY, SqlStore, Transaction
 
 #: Cutting is done in transactions of this many chains or entries, whichever is reached first.
 _CHAINS_AT_ONCE: Final = 200
@@ -98,7 +98,7 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     if not is_own_actor(actor):
         _check_actor(tx, subject, actor)
     entries = list(drafts(events))
-    numbers = tx.values("audit.numbers", (len(entries),))
+    numbers = tx.all(int, "audit.numbers", (len(entries),))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
     for no, draft in zip(numbers, entries, strict=True):
@@ -116,20 +116,17 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
 
 def _check_actor(tx: Transaction, subject: int, actor: str) -> None:
     """Refuse an author that names the user whose chain it is, or that is the id of another user of the tenant."""
-    whose = Subject.parse(tx.value("audit.name", (subject,)) or "")
+    whose = tx.find(Subject, "audit.name", (subject,)) or NOBODY
     named = bool(whose.user_id) and names_user(actor, whose.user_id)
-    if named or tx.value("audit.known", (Subject(whose.tenant, actor),)) is not None:
+    if named or tx.find(int, "audit.known", (Subject(whose.tenant, actor),)) is not None:
         raise InvalidInputError(
             f"author {actor!r} names a user, and the audit chain must not: it is kept when the user is erased; "
             "give a role or a department instead. Nothing was changed"
         )
 
 
-class SqlAudit:
+class SqlAudit(SqlStore):
     """The ``AuditStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def append(self, subject: Subject, events: Sequence[Event]) -> None:
         if events:
@@ -139,19 +136,15 @@ class SqlAudit:
     # --- reading -----------------------------------------------------------------------------------------------
 
     def of_item(self, subject: Subject, item: str) -> list[AuditEntry]:
-        with self._database.read() as tx:
-            found = tx.all(EntryRow, "audit.of_item", (tx.number_of(subject), item))
+        found = self._ask_about(subject, EntryRow, "audit.of_item", item)
         return [entry for row in found for entry in parse_entries(row.text, row.hash) if entry.item == item]
 
     def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[AuditEntry]:
         latest: list[AuditEntry] = []
-        whose: object
         with self._database.read() as tx:
-            if subject is None:
-                asked, whose = "audit.tail_of_tenant", tenant
-            else:
-                asked, whose = "audit.tail_of_subject", tx.number_of(subject)
-            for row in tx.each(EntryRow, asked, (whose, limit)):
+            whose = tenant if subject is None else tx.number_of(subject)
+            statement = "audit.tail_of_tenant" if subject is None else "audit.tail_of_subject"
+            for row in tx.each(EntryRow, statement, (whose, limit)):
                 latest += reversed(parse_entries(row.text, row.hash))
                 if len(latest) >= limit:
                     break
@@ -162,9 +155,8 @@ class SqlAudit:
             return _last_checkpoints(tx, limit)
 
     def sizes(self) -> Sizes:
-        with self._database.read() as tx:
-            (sizes,) = tx.all(Sizes, "audit.sizes")
-            return sizes
+        (sizes,) = self._database.ask(Sizes, "audit.sizes")
+        return sizes
 
     # --- sealing -----------------------------------------------------------------------------------------------
 
@@ -175,7 +167,7 @@ class SqlAudit:
             moved = tx.run("audit.seal_heads")
             if last is not None and not moved:
                 return last
-            made = _sealed(tx).checkpoint(last, at)
+            made = _read_seal(tx).checkpoint(last, at)
             tx.run("audit.add_checkpoint", made)
             return made
 
@@ -186,7 +178,7 @@ class SqlAudit:
         """
         with self._database.read() as tx:
             last = next(iter(_last_checkpoints(tx, 1)), None)
-            agrees = _sealed(tx).agrees(last)
+            agrees = _read_seal(tx).agrees(last)
         if not agrees:
             raise StorageError(
                 f"the audit chain cannot be sealed: what checkpoint {last.no if last else 0} sealed was changed since; "
@@ -212,19 +204,18 @@ class SqlAudit:
                 else:
                     yield from check_chain(row.alias, chain, head, entries)
             pace.end()
-            counted = _written(tx, "audit")
+            counted = tx.find(int, "audit.written", ("audit",))
             if counted is not None and counted != written:
                 yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
             stored = tx.each(Checkpoint, "audit.checkpoints")
-            yield from check_checkpoints(stored, sealed, _written(tx, "audit_checkpoints"))
+            yield from check_checkpoints(stored, sealed, tx.find(int, "audit.written", ("audit_checkpoints",)))
 
     # --- cutting -----------------------------------------------------------------------------------------------
 
     def cut(self, before: int, *, at: int) -> int:
         removed = after = 0
         while True:
-            with self._database.read() as tx:
-                due = tx.values("audit.overdue", (after, before, _CHAINS_AT_ONCE))
+            due = self._database.ask(int, "audit.overdue", (after, before, _CHAINS_AT_ONCE))
             if not due:
                 return removed
             room = _ENTRIES_AT_ONCE
@@ -264,13 +255,7 @@ def _last_checkpoints(tx: Transaction, limit: int | None) -> list[Checkpoint]:
     return tx.all(Checkpoint, "audit.last_checkpoints", (-1 if limit is None else limit,))[::-1]
 
 
-def _written(tx: Transaction, table: str) -> int | None:
-    """How many rows were ever written to a table, where the engine counts them."""
-    count: int | None = tx.value("audit.written", (table,))
-    return count
-
-
-def _sealed(tx: Transaction) -> Seal:
+def _read_seal(tx: Transaction) -> Seal:
     """All heads as they are sealed."""
     seal = Seal()
     for head in tx.each(Head, "audit.sealed"):

@@ -14,10 +14,10 @@ from holdfast.core.audit import Event
 from holdfast.core.clock import Seen, sight
 from holdfast.core.errors import LeaseLostError
 from holdfast.core.records import Subject
-from holdfast.core.values import SECOND, parse_json_object, to_json
+from holdfast.core.values import SECOND, to_json
 from holdfast.ports.coordination import Identity, JobRow, Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import SqlStore, Transaction
 
 _ALONE: Final = "identity"
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
@@ -25,15 +25,11 @@ _MOST_SKEW: Final = 3_600 * SECOND
 _AGAIN: Final = "cut short before it was finished; runs again"
 
 
-class SqlIdentity:
+class SqlIdentity(SqlStore):
     """The ``IdentityStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def read(self) -> Identity | None:
-        with self._database.read() as tx:
-            return tx.find(Identity, "coordination.identity")
+        return self._find(Identity, "coordination.identity")
 
     def make(self, store: str) -> Identity:
         known = self.read()
@@ -52,19 +48,14 @@ class SqlIdentity:
         return keyring
 
     def has_data(self) -> bool:
-        with self._database.read() as tx:
-            return bool(tx.value("coordination.has_data"))
+        return self._database.ask(int, "coordination.has_data") == [1]
 
 
-class SqlClock:
+class SqlClock(SqlStore):
     """The ``ClockStore`` of the relational engines: one row."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def seen(self) -> Seen | None:
-        with self._database.read() as tx:
-            return tx.find(Seen, "coordination.seen")
+        return self._find(Seen, "coordination.seen")
 
     def sight(self, now: int, tolerance: int, *, trusted: bool = False, doubted: bool = False) -> Seen:
         with self._database.alone("seen") as tx:
@@ -80,25 +71,19 @@ class SqlClock:
             append(tx, tx.number_for(Subject(tenant)), [event])
 
 
-class SqlJobs:
+class SqlJobs(SqlStore):
     """The ``JobStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def enrol(self, name: str, *, now: int) -> None:
-        with self._database.write() as tx:
-            tx.run("coordination.enrol", (name, now))
+        self._change("coordination.enrol", name, now)
 
     def rows(self) -> list[JobRow]:
-        with self._database.read() as tx:
-            return [_parse_job(row) for row in tx.all(JobRow, "coordination.jobs")]
+        return self._database.ask(JobRow, "coordination.jobs")
 
     def configure(self, name: str, *, cron: str | None, timezone: str | None, enabled: bool | None, now: int) -> None:
         with self._database.write() as tx:
             tx.run("coordination.enrol", (name, now))
-            (row,) = tx.all(JobRow, "coordination.job", (name,))
-            old = _parse_job(row)
+            (old,) = tx.all(JobRow, "coordination.job", (name,))
             new = old._replace(
                 cron=old.cron if cron is None else cron or None,
                 timezone=old.timezone if timezone is None else timezone or None,
@@ -108,10 +93,10 @@ class SqlJobs:
             tx.run("coordination.configure", (name, new.cron, new.timezone, int(new.enabled), anew, now))
 
     def claim(self, name: str, slot: int, *, now: int, lease: Lease | None = None) -> bool:
-        return self._change("claim", lease, (name, now, slot))
+        return self._run("claim", lease, (name, now, slot))
 
     def reclaim(self, name: str, slot: int, *, now: int, lease: Lease) -> bool:
-        return self._change("reclaim", lease, (now, _AGAIN, name, slot))
+        return self._run("reclaim", lease, (now, _AGAIN, name, slot))
 
     def finish(
         self,
@@ -124,7 +109,7 @@ class SqlJobs:
         lease: Lease | None = None,
     ) -> bool:
         text = None if result is None else to_json(result)
-        return self._change("finish", lease, (now, text, error, name, slot))
+        return self._run("finish", lease, (now, text, error, name, slot))
 
     def note(
         self,
@@ -137,24 +122,21 @@ class SqlJobs:
         lease: Lease | None = None,
     ) -> bool:
         text = None if result is None else to_json(result)
-        return self._change("note", lease, (name, started, finished, text, error))
+        return self._run("note", lease, (name, started, finished, text, error))
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         with self._database.write() as tx:
-            return sorted(tx.values("coordination.take_back", (now, beyond, name)))
+            return sorted(tx.all(str, "coordination.take_back", (now, beyond, name)))
 
-    def _change(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
+    def _run(self, statement: str, lease: Lease | None, bindings: tuple[Any, ...]) -> bool:
         """Whether the statement found the row as it must be, in the hands of the lease's holder."""
         with self._database.write() as tx:
             check_lease(tx, lease)
-            return tx.value(f"coordination.{statement}", bindings) is not None
+            return tx.find(int, f"coordination.{statement}", bindings) is not None
 
 
-class SqlLeases:
+class SqlLeases(SqlStore):
     """The ``LeaseStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def acquire(self, name: str, holder: str, *, now: int, ttl: int) -> Lease | None:
         if self._database.is_shared:
@@ -172,13 +154,11 @@ class SqlLeases:
             return tx.find(Lease, "coordination.extend", (now + ttl, *lease[:3])) is not None
 
     def release(self, lease: Lease) -> None:
-        with self._database.write() as tx:
-            tx.run("coordination.release", lease[:3])
+        self._change("coordination.release", *lease[:3])
 
     def current(self, name: str, *, now: int) -> Lease | None:
-        with self._database.read() as tx:
-            held = tx.find(Lease, "coordination.lease", (name,))
-        return held if held is not None and not _is_over(held, now) else None
+        held = self._database.ask(Lease, "coordination.lease", (name,))
+        return next((lease for lease in held if not _is_over(lease, now)), None)
 
 
 def check_lease(tx: Transaction, lease: Lease | None) -> None:
@@ -218,8 +198,3 @@ def _is_dead(holder: str) -> bool:
     except (OSError, OverflowError):  # someone else's process, or no number of a process
         return False
     return False
-
-
-def _parse_job(row: JobRow) -> JobRow:
-    result: Any = row.result  # as JSON
-    return row._replace(enabled=bool(row.enabled), result=None if result is None else parse_json_object(result))

@@ -8,6 +8,7 @@ ends: SQLite has one writer at a time, PostgreSQL one for each subject, and none
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,8 +16,9 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from holdfast.core.errors import InDoubtError
-from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, Subject
+from holdfast.core.errors import ClosedError, InDoubtError
+from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, State, Subject
+from holdfast.core.values import parse_json_object
 from holdfast.storage.catalog import MESSAGE_BITS
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
@@ -99,7 +101,8 @@ def migrations(package: str) -> list[Migration]:
 
 Row = tuple[Any, ...]
 R = TypeVar("R")
-#: A class with a field for each column of a statement, in their order; fields that have defaults may be left out.
+#: A class with a field for each column of a statement, in their order; fields that have defaults may be left out. Or
+#: ``int``, ``str``, ``bytes`` or ``Subject``, for a statement of one column.
 RowType = Callable[..., R]
 Bindings = Sequence[Any]
 #: A statement and what it is asked with.
@@ -128,20 +131,52 @@ NOBODY: Final = Subject.parse("")
 Makers = dict[tuple[object, str], Callable[[Row], Any]]
 
 
+#: How fields of some types are made of what a column gives; ``None`` stays what it is.
+_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "Subject": Subject.parse,
+    "State": State,
+    "State | None": State,
+    "bool": bool,
+    "dict[str, Any]": parse_json_object,
+    "dict[str, Any] | None": parse_json_object,
+}
+#: How a column by itself is read.
+_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {int: int, str: str, bytes: bytes, Subject: Subject.parse}
+
+
 def row_maker(row: Any, statement: str, columns: Iterable[str]) -> Callable[[Row], Any]:
     """How rows are made of what a statement gives; ``TypeError`` unless its columns are their first fields."""
+    if row in _PLAIN:
+        return partial(_read_plain, _PLAIN[row])
     names = tuple(columns)
     if row.__match_args__[: len(names)] != names:
         raise TypeError(f"{statement} gives {', '.join(names)}; {row.__name__} has {', '.join(row.__match_args__)}")
-    hint = row.__annotations__.get("subject")
-    if "subject" in names and "Subject" in (hint, getattr(hint, "__forward_arg__", None)):
-        place = names.index("subject")
-        return lambda values: row(*values[:place], Subject.parse(values[place]), *values[place + 1 :])
-    if not issubclass(row, tuple):
-        return lambda values: row(*values)
+    hints = [getattr(hint := row.__annotations__[name], "__forward_arg__", hint) for name in names]
+    converted = [(place, _FIELDS[hint]) for place, hint in enumerate(hints) if hint in _FIELDS]
     new = partial(tuple.__new__, row)  # a class with named fields: its own ``__new__`` is a call of Python for each row
-    rest = tuple(row._field_defaults[name] for name in row._fields[len(names) :])
-    return (lambda values: new(values + rest)) if rest else new
+    if not issubclass(row, tuple):
+        new = partial(_construct, row)
+    rest = tuple(row._field_defaults[name] for name in row._fields[len(names) :]) if issubclass(row, tuple) else ()
+    if not converted:
+        return (lambda values: new(values + rest)) if rest else new
+
+    def make(values: Row) -> Any:
+        fields = [*values, *rest]
+        for place, convert in converted:
+            if fields[place] is not None:
+                fields[place] = convert(fields[place])
+        return new(fields)
+
+    return make
+
+
+def _read_plain(kind: Callable[[Any], Any], values: Row) -> Any:
+    (value,) = values
+    return None if value is None else kind(value)
+
+
+def _construct(row: Callable[..., Any], values: Sequence[Any]) -> Any:
+    return row(*values)
 
 
 class Transaction(Protocol):
@@ -170,12 +205,6 @@ class Transaction(Protocol):
         """How that statement will be answered once this is committed: the next write may rely on it, and raises
         ``AgainError`` if it should not have.
         """
-
-    def values(self, statement: str, bindings: Bindings = (), /) -> list[Any]:
-        """What a statement of one column gives."""
-
-    def value(self, statement: str, bindings: Bindings = (), /) -> Any:
-        """What a statement of one column gives first; ``None`` if there is nothing."""
 
     def number(self, statement: str, bindings: Bindings = (), /) -> int:
         """The number that a statement gives in its one row."""
@@ -213,13 +242,8 @@ class Transaction(Protocol):
         """Do something once the transaction is committed; nothing, if it is undone."""
 
 
-class Database(Protocol):
+class Transactions(Protocol):
     """Where the stores keep everything."""
-
-    author: str
-    """Whom audit entries name where no edge says who acts."""
-    on_commit: Callable[[], None]
-    """Called after each commit of a transaction that writes, outside of it; it never raises."""
 
     @property
     def is_shared(self) -> bool:
@@ -252,11 +276,6 @@ class Database(Protocol):
     def alone(self, what: str, /) -> AbstractContextManager[Transaction]:
         """A transaction that changes what belongs to no tenant; one at a time for each ``what``."""
 
-    def part(self, tx: Any, /) -> AbstractContextManager[None]:
-        """A part of a transaction that writes: undone by itself if the block raises, with errors as ``write`` has them.
-        It is committed with the rest.
-        """
-
     def groups(self, batches: Sequence[T], /) -> Iterator[Sequence[T]]:
         """Batches of several subjects, in groups that are to share a transaction."""
 
@@ -265,6 +284,20 @@ class Database(Protocol):
 
     def scrub(self) -> bool:
         """Leave nothing of deleted rows in files, as far as the engine can; ``False`` while a reader prevents it."""
+
+
+class Database(Transactions, Protocol):
+    """The connections to one database."""
+
+    author: str
+    """Whom audit entries name where no edge says who acts."""
+    on_commit: Callable[[], None]
+    """Called after each commit of a transaction that writes, outside of it; it never raises."""
+
+    def part(self, tx: Any, /) -> AbstractContextManager[None]:
+        """A part of a transaction that writes: undone by itself if the block raises, with errors as ``write`` has them.
+        It is committed with the rest.
+        """
 
     def check_usable(self) -> None:
         """Raise ``ClosedError`` unless it is open, in the process that opened it."""
@@ -275,3 +308,49 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
+
+
+class OpenState:
+    """Whether a database is open, in the process that opened it: connections do not survive a fork."""
+
+    def __init__(self, place: object) -> None:
+        self._place = place
+        self._pid = os.getpid()
+        self.is_closed = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return not self.is_closed and os.getpid() == self._pid
+
+    def check(self) -> None:
+        """Raise ``ClosedError`` unless it is usable."""
+        if self.is_closed:
+            raise ClosedError(f"the store {self._place} was closed; open it again with Holdfast.open()")
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"the store {self._place} was opened by process {self._pid}, and connections do not survive a fork; "
+                "open Holdfast in each process"
+            )
+
+
+class SqlStore:
+    """A store over a database."""
+
+    def __init__(self, database: Transactions) -> None:
+        self._database = database
+
+    def _find(self, row: RowType[R], statement: str, *bindings: object) -> R | None:
+        """The first row of one statement, if there is one."""
+        return next(iter(self._database.ask(row, statement, bindings)), None)
+
+    def _ask_about(self, subject: Subject, row: RowType[R], statement: str, *bindings: object) -> list[R]:
+        """The rows of a statement whose first parameter is the number of a subject; none, if nobody knows them."""
+        with self._database.read(subject) as tx:
+            number = tx.number_of(subject)
+            return [] if number is None else tx.all(row, statement, (number, *bindings))
+
+    def _change(self, statement: str, *bindings: object) -> int:
+        """Carry out one statement in a transaction of its own; how many rows it changed."""
+        with self._database.write() as tx:
+            return tx.run(statement, bindings)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from holdfast.core.decisions import Held, RecordFacts, Window, find_hold
+from holdfast.core.decisions import Held, RecordFacts, Window
 from holdfast.core.records import HISTORY, State, Subject
 from holdfast.core.rules import resolve
 from holdfast.core.values import SECOND, to_json
 from holdfast.ports.conversations import Session
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.history import PurgedRow
-from holdfast.storage.relational.moves import MoveBatch, held_of
-from holdfast.storage.relational.rows import KINDS, START, all_keys
+from holdfast.storage.relational.moves import Holds
+from holdfast.storage.relational.rows import START, FactsRow, all_keys, kind_name
 from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
-from holdfast.storage.relational.sessions import SessionPlace, SessionRow, hold_on
+from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
@@ -43,32 +44,6 @@ class CensusRow(NamedTuple):
         return Census(kind, self.subject, self.records, self.bytes, self.mark, self.check_mark)
 
 
-class DueRow(NamedTuple):
-    """A record that is due; without a kind, a conversation."""
-
-    key: int
-    id: str
-    subject: Subject
-    version: int
-    agent_id: str
-    session_id: str | None
-    size: int
-    pack: int | None
-    metadata: str
-    aged_from: int
-    purge_at: int | None = None
-    state: str = ""
-    kind: int | None = None
-
-    def facts(self, kind: str, state: State) -> RecordFacts:
-        """What is decided by."""
-        user_id = self.subject.user_id
-        metadata = json.loads(self.metadata) if self.metadata != "{}" else {}
-        thing = Held(user_id, self.agent_id, self.session_id, self.id, metadata)
-        when = (self.version, self.aged_from, self.purge_at)
-        return RecordFacts(self.id, kind, self.subject, thing, state, *when, self.size, self.pack is not None)
-
-
 class AgentCount(NamedTuple):
     """How many records of an agent are due."""
 
@@ -85,6 +60,10 @@ class ShareRow(NamedTuple):
     id: str | None
     records: int
     bytes: int
+
+    def thing(self, users: Mapping[int, str]) -> Held:
+        """What is named, as a hold looks at it."""
+        return Held(users.get(self.subject or 0, ""), self.agent_id or "", self.session_id or "", self.id or "", {})
 
 
 class TotalRow(NamedTuple):
@@ -111,26 +90,15 @@ class AgesRow(NamedTuple):
     total: int
 
 
-class NumberedProfile(NamedTuple):
-    """A profile and its kind."""
-
-    no: int
-    kind: str
-
-
-class SqlDues:
+class SqlDues(SqlStore):
     """The ``DueStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def rules_version(self, tenant: str) -> int:
         with self._database.read() as tx:
             return version_of(tx, tenant)
 
     def tenants(self) -> list[str]:
-        with self._database.read() as tx:
-            return tx.values("dues.tenants")
+        return self._database.ask(str, "dues.tenants")
 
     def profiles(self, tenant: str) -> list[Profile]:
         with self._database.read() as tx:
@@ -141,8 +109,7 @@ class SqlDues:
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         statement = "dues.session_census" if profile.kind == HISTORY else "dues.census"
-        with self._database.read() as tx:
-            found = tx.all(CensusRow, statement, (profile.number, state, *_bounds(window), to_json(sorted(without))))
+        found = self._database.ask(CensusRow, statement, (*_bounds(profile, state, window), to_json(sorted(without))))
         return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
 
     def census_of_agents(
@@ -150,18 +117,16 @@ class SqlDues:
     ) -> dict[str, int]:
         if profile.kind == HISTORY:
             return {}
-        where = (profile.number, state, *_bounds(window), to_json(sorted(without)))
-        with self._database.read() as tx:
-            return dict(tx.all(AgentCount, "dues.census_of_agents", where))
+        where = (*_bounds(profile, state, window), to_json(sorted(without)))
+        return dict(self._database.ask(AgentCount, "dues.census_of_agents", where))
 
     def due(
         self, profile: Profile, state: State, window: Window, *, after: Place = START, limit: int, tags: bool
     ) -> Page:
         statement = "dues.sessions_due" if profile.kind == HISTORY else "dues.due"
-        with self._database.read() as tx:
-            found = tx.all(DueRow, statement, (profile.number, state, *_bounds(window), *after, tags, limit))
+        found = self._database.ask(FactsRow, statement, (*_bounds(profile, state, window), *after, tags, limit))
         last = (found[-1].aged_from, found[-1].key) if found else START
-        return Page([row.facts(profile.kind, state) for row in found if not is_tombstone(row.subject)], last)
+        return Page([row.facts() for row in found if not is_tombstone(row.subject)], last)
 
     def due_of(
         self,
@@ -176,63 +141,55 @@ class SqlDues:
     ) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             first, last = all_keys(tx.number_of(subject) or 0)
-            where = (profile.number, state, *_bounds(window), max(first, after + 1), last, tags, limit, subject)
-            found = tx.all(DueRow, "dues.due_of_subject", where)
-        return [row.facts(profile.kind, state) for row in found], found[-1].key if found else after
+            where = (*_bounds(profile, state, window), max(first, after + 1), last, tags, limit, subject)
+            found = tx.all(FactsRow, "dues.due_of_subject", where)
+        return [row.facts() for row in found], found[-1].key if found else after
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         with self._database.read() as tx:
             found = tx.all(CensusRow, "dues.bin_census", (now, tenant))
             found += tx.all(CensusRow, "dues.session_bin_census", (now, tenant))
-        return [row.census(_kind(row.kind)) for row in found]
+        return [row.census(kind_name(row.kind)) for row in found]
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
         totals: dict[Subject, list[int]] = {}
         after = START
         with self._database.read() as tx:
-            batches: dict[str, MoveBatch] = {}
+            holds = cache(partial(Holds, tx))
             while found := tx.all(PurgedRow, "sessions.messages_to_purge", (now, *after, tenant, _SOME)):
                 after = found[-1].place
                 for row in found:
-                    batch = batches.get(row.subject) or MoveBatch(tx, row.subject, row.number, now=now)
-                    batches[row.subject] = batch
-                    if not _is_kept(tx, batch, row):
-                        total = totals.setdefault(row.subject, [0, 0, 0, 0])
-                        marks = (zlib.crc32(row.id.encode()), row.purge_at // SECOND)
-                        for place, amount in enumerate((1, row.size, *marks)):
-                            total[place] += amount
+                    if not _is_kept(tx, holds(row.subject), row):
+                        amounts = (1, row.size, zlib.crc32(row.id.encode()), row.purge_at // SECOND)
+                        total = totals.get(row.subject, [0, 0, 0, 0])
+                        totals[row.subject] = [so_far + more for so_far, more in zip(total, amounts, strict=True)]
         return [Census("message", subject, *total) for subject, total in sorted(totals.items())]
 
     def binned(
         self, tenant: str, now: int, *, after: Place = START, limit: int, tags: bool, sessions: bool = False
     ) -> Page:
         statement = "dues.sessions_binned" if sessions else "dues.binned"
-        with self._database.read() as tx:
-            found = tx.all(DueRow, statement, (now, tenant, *after, tags, limit))
+        found = self._database.ask(FactsRow, statement, (now, tenant, *after, tags, limit))
         last = (found[-1].purge_at or 0, found[-1].key) if found else START
-        return Page([row.facts(_kind(row.kind), State(row.state)) for row in found], last)
+        return Page([row.facts() for row in found], last)
 
     def binned_sessions(
         self, tenant: str, subject: Subject | None = None, *, after: tuple[int, str] | None = None, limit: int
     ) -> list[Session]:
-        with self._database.read() as tx:
-            where = (tenant, subject, limit, *(after or (_FIRST, "")))
-            found = tx.all(SessionRow, "dues.bin_of_sessions", where)
-        return [row.session(row.subject) for row in found]
+        where = (tenant, subject, limit, *(after or (_FIRST, "")))
+        return self._database.ask(Session, "dues.bin_of_sessions", where)
 
     def live(self, subject: Subject) -> int:
         with self._database.read() as tx:
             return tx.number("dues.live_of_subject", (tx.number_of(subject) or 0,))
 
     def expired(self, subject: Subject, kind: str, now: int) -> int:
-        tenant = subject.tenant
-        with self._database.read() as tx:
+        with self._database.read(subject) as tx:
             keys = all_keys(tx.number_of(subject) or 0)
-            return tx.number("dues.expired", (tenant, kind, now, *keys))
+            return tx.number("dues.expired", (subject.tenant, kind, now, *keys))
 
     def live_of_agent(self, tenant: str, agent_id: str) -> int:
-        with self._database.read() as tx:
-            return tx.number("dues.live_of_agent", (agent_id, tenant))
+        return sum(self._database.ask(int, "dues.live_of_agent", (agent_id, tenant)))
 
     def shares(self, tenant: str, profile: Profile, state: State, window: Window, named: Named) -> list[Share]:
         statement = "dues.session_shares" if profile.kind == HISTORY else "dues.shares"
@@ -240,36 +197,28 @@ class SqlDues:
             numbers = ((tx.number_of(Subject(tenant, user_id)), user_id) for user_id in named.users)
             users = {number: user_id for number, user_id in numbers if number is not None}
             sets = (to_json(dict.fromkeys(sorted(names), 1)) for names in (map(str, users), *named[1:]))
-            found = tx.all(ShareRow, statement, (profile.number, state, *_bounds(window), *sets))
-        things = (
-            Held(users.get(row.subject or 0, ""), row.agent_id or "", row.session_id or "", row.id or "", {})
-            for row in found
-        )
-        return [Share(thing, row.records, row.bytes) for thing, row in zip(things, found, strict=True)]
+            found = tx.all(ShareRow, statement, (*_bounds(profile, state, window), *sets))
+        return [Share(row.thing(users), row.records, row.bytes) for row in found]
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         for profile in self.profiles(tenant):
             with self._database.read() as tx:
                 yield from _oldest_due(tx, profile, now)
-        with self._database.read() as tx:
-            earliest: int | None = tx.value("dues.earliest_binned", (now, tenant))
-        if earliest is not None:
+        for earliest in filter(None, self._database.ask(int, "dues.earliest_binned", (now, tenant))):
             yield "bin", earliest
 
     def totals(self) -> list[tuple[str, str, str, int]]:
-        with self._database.read() as tx:
-            return [(row.kind, row.state, row.cause, row.records) for row in tx.all(TotalRow, "dues.totals")]
+        return [(row.kind, row.state, row.cause, row.records) for row in self._database.ask(TotalRow, "dues.totals")]
 
     def holdings(self) -> list[tuple[str, int, int]]:
-        with self._database.read() as tx:
-            found = tx.all(HoldingRow, "dues.bytes_by_kind")
-        return [(_kind(row.kind), row.bytes, row.memories) for row in found]
+        found = self._database.ask(HoldingRow, "dues.bytes_by_kind")
+        return [(kind_name(row.kind), row.bytes, row.memories) for row in found]
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
         limits = [_LAST, *sorted(bounds, reverse=True), _FIRST]
         counts: dict[str, tuple[list[int], int]] = {}
         with self._database.read() as tx:
-            for profile in tx.all(NumberedProfile, "dues.every_profile"):
+            for profile in tx.all(ProfileRow, "dues.every_profile"):
                 found, total = counts.get(profile.kind, ([0] * (len(limits) - 1), 0))
                 for place, (newest, oldest) in enumerate(pairwise(limits)):
                     for state in (State.ACTIVE, State.ARCHIVED):
@@ -285,11 +234,9 @@ class SqlDues:
 
 def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
     """When the record that has waited longest for its move was due, for each state."""
-    if profile.kind == HISTORY:
-        found = [(State.ACTIVE, tx.value("dues.earliest_session", (profile.number,)))]
-    else:
-        states = (State.ACTIVE, State.ARCHIVED)
-        found = [(state, tx.value("dues.earliest", (profile.number, state))) for state in states]
+    states = (State.ACTIVE,) if profile.kind == HISTORY else (State.ACTIVE, State.ARCHIVED)
+    statement = "dues.earliest_session" if profile.kind == HISTORY else "dues.earliest"
+    found = [(state, tx.find(int, statement, (profile.number, state))) for state in states]
     life = profile.life
     for state, earliest in found:
         times = [life.delete_after] + ([life.archive_after] if state is State.ACTIVE else [])
@@ -298,19 +245,14 @@ def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[s
             yield profile.kind, min(due)
 
 
-def _is_kept(tx: Transaction, batch: MoveBatch, row: PurgedRow) -> bool:
+def _is_kept(tx: Transaction, holds: Holds, row: PurgedRow) -> bool:
     """Whether a message stays, for a hold on it, or goes with its conversation, if no hold keeps that."""
-    if batch.holds:
-        thing = held_of(row.subject, row.agent_id, row.session_id, row.id, row.metadata)
-        if find_hold(thing, batch.holds) is not None:
-            return True
-    place = SessionPlace(row.no, row.item_id, row.agent_id, row.session_id or "")
-    return bool(row.is_over) and hold_on(tx, batch, place) is None
+    if holds.find(row.agent_id, row.session_id, row.id, row.metadata) is not None:
+        return True
+    keys = message_keys(row.number, row.no)
+    return row.is_over and find_session_hold(tx, holds, keys, row.item_id, (row.agent_id, row.session_id)) is None
 
 
-def _bounds(window: Window) -> Place:
-    return (_FIRST if window.after is None else window.after), window.upto
-
-
-def _kind(code: int | None) -> str:
-    return HISTORY if code is None else KINDS[code].name.value
+def _bounds(profile: Profile, state: State, window: Window) -> tuple[object, ...]:
+    """What a window of what is due is asked for by."""
+    return profile.number, state, (_FIRST if window.after is None else window.after), window.upto

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
-from holdfast.core.decisions import Hold, find_hold
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
 from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import iso, to_json
@@ -24,19 +24,18 @@ from holdfast.ports.conversations import (
 from holdfast.ports.coordination import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import REFUSALS, MoveBatch, active_holds, held_of, is_removed
+from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
+from holdfast.storage.relational.moves import REFUSALS, Holds, MoveBatch, removed_until, transition_all
 from holdfast.storage.relational.rows import START
-from holdfast.storage.relational.rules import Profiles, check_rules, scope_of
+from holdfast.storage.relational.rules import Profiles, scope_of
 from holdfast.storage.relational.sessions import (
     MessageRow,
-    SessionRow,
     as_message,
     continue_session,
     end_windows,
     find_by_id,
     find_session,
-    hold_on,
+    hold_on_session,
     message_keys,
     move_session,
     open_session,
@@ -92,12 +91,12 @@ class PurgedRow(NamedTuple):
         return self.purge_at, self.key
 
 
-class SqlHistory:
+class SqlHistory(SqlStore):
     """The ``History`` of the relational engines."""
 
-    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+    def __init__(self, database: Transactions, elsewhere: ShortTermStore | None = None) -> None:
         """``elsewhere`` keeps the short-term windows, if this database does not."""
-        self._database = database
+        super().__init__(database)
         self._elsewhere = elsewhere
         self._profiles = Profiles()
 
@@ -107,73 +106,65 @@ class SqlHistory:
         if not messages:
             return Appended("", begun=False)
         with self._database.write(scope.subject) as tx:
-            begun = messages[0].created_at
-            number, session, first = continue_session(tx, self._profiles, scope, now=now, begun=begun)
-            subject, _, end = message_keys(tx.number_for(scope.subject), number)
-            if first + len(messages) > end + 1:
+            subject = tx.number_for(scope.subject)
+            session = continue_session(tx, self._profiles, subject, scope, now=now, begun=messages[0].created_at)
+            _, _, end = message_keys(subject, session.number)
+            if session.next_key + len(messages) > end + 1:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
             stored = [to_stored_message(message) for message in messages]
             if len(stored) == 1:
-                tx.later("sessions.append", (subject, first, *stored[0]))
+                tx.later("sessions.append", (subject, session.next_key, *stored[0]))
             else:
-                tx.run_many("sessions.append", ((subject, first + at, *row) for at, row in enumerate(stored)))
+                rows = ((subject, key, *row) for key, row in enumerate(stored, session.next_key))
+                tx.run_many("sessions.append", rows)
             latest = max(message.created_at for message in messages)
             size = sum(row.size for row in stored)
             summary = summarize(session.summary, messages)
-            tx.later("sessions.touch_session", (subject, latest, len(messages), size, summary, number))
+            tx.later("sessions.touch_session", (subject, latest, len(messages), size, summary, session.number))
         return Appended(session.id, session.version == 1)
 
     def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
         with self._database.write(scope.subject) as tx:
             subject = tx.number_for(scope.subject)
-            row = find_by_id(tx, subject, appended.session)
-            if row is None:
+            session = find_by_id(tx, subject, appended.session)
+            if session is None:
                 return
-            keys = message_keys(subject, row.no)
+            keys = message_keys(subject, session.number)
             found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
             tx.run_many("sessions.take_back_message", ((subject, one.key) for one in found))
-            if not (appended.begun and tx.run("sessions.end_session", (row.no, *keys))):
-                summary = summarize("", _last_messages(tx, subject, row.no, _SUMMARIZED))
-                tx.run(
-                    "sessions.count_messages", (subject, -len(found), -sum(one.size for one in found), summary, row.no)
-                )
+            if not (appended.begun and tx.run("sessions.end_session", (session.number, *keys))):
+                summary = summarize("", _last_messages(tx, subject, session.number, _SUMMARIZED))
+                _count_messages(tx, subject, session.number, found, summary)
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as tx:
-            number, session = open_session(tx, self._profiles, scope, now=now, begun=now)
-            tx.run("sessions.touch_session", (tx.number_for(scope.subject), now, 0, 0, session.summary, number))
-            found = find_session(tx, scope, now)
-        return session if found is None else found[1]
+            session = open_session(tx, self._profiles, scope, now=now, begun=now)
+            values = (now, 0, 0, session.summary, session.number)
+            tx.run("sessions.touch_session", (tx.number_for(scope.subject), *values))
+            return find_session(tx, scope, now) or session
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        found = self._database.ask(SessionRow, "sessions.visible_session", visible(scope, now))
-        return found[0].session(scope.subject) if found else None
+        return self._find(Session, "sessions.visible_session", *visible(scope, now))
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:
-            found = find_session(tx, scope, now)
-            if found is None:
+            session = find_session(tx, scope, now)
+            if session is None:
                 return []
-            number, _ = found
             subject = tx.number_of(scope.subject) or 0
-            return _last_messages(tx, subject, number, _ALL if limit is None else limit, before)
+            return _last_messages(tx, subject, session.number, _ALL if limit is None else limit, before)
 
     def owners(self, tenant: str, agent_id: str, session_id: str | None, *, now: int) -> list[str]:
-        with self._database.read() as tx:
-            return tx.values("sessions.owners", (agent_id, session_id or "", now, tenant))
+        return self._database.ask(str, "sessions.owners", (agent_id, session_id or "", now, tenant))
 
     def sessions(self, subject: Subject, agent_id: str | None = None, *, now: int) -> list[Session]:
-        with self._database.read() as tx:
-            number = tx.number_of(subject)
-            found = tx.all(SessionRow, "sessions.sessions", (number, agent_id, now, subject.tenant))
-        return [row.session(subject) for row in found]
+        return self._ask_about(subject, Session, "sessions.sessions", agent_id, now, subject.tenant)
 
     def to_summarize(
         self, tenant: str, *, idle_since: int, now: int, after: int = 0, limit: int
     ) -> tuple[list[Session], int]:
-        with self._database.read() as tx:
-            found = tx.all(SessionRow, "sessions.sessions_to_summarize", (after, idle_since, now, tenant, limit))
-        return [row.session(row.subject) for row in found], (found[-1].no if found else after)
+        found = self._database.ask(Session, "sessions.sessions_to_summarize", (after, idle_since, now, tenant, limit))
+        return found, (found[-1].number if found else after)
 
     def save_summary(self, session: Session, summary: str) -> bool:
         with self._database.write() as tx:
@@ -188,26 +179,20 @@ class SqlHistory:
             session = find_session(tx, scope, now)
             if session is None or subject is None:
                 return 0
-            number, _ = session
-            keys = message_keys(subject, number)
+            keys = message_keys(subject, session.number)
             found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
-            if not found:
-                return 0
-            holds = active_holds(tx, scope.subject)
-            whose = (scope.agent_id, scope.session_id)
-            held = [
-                (row.id, hold)
-                for row in found
-                if holds and (hold := find_hold(held_of(scope.subject, *whose, row.id, row.metadata), holds))
-            ]
+            holds = Holds(tx, scope.subject)
+            of = (scope.agent_id, scope.session_id)
+            held = [(row.id, hold) for row in found if (hold := holds.find(*of, row.id, row.metadata))]
             if held:  # all of them, or none
                 events = [_event(now, Action.REFUSED, message_id, hold=hold.id) for message_id, hold in held]
-            else:
+            elif found:
                 events = [_event(now, Action.RECYCLED, row.id, reason="deleted by the user") for row in found]
                 tx.run_many("sessions.bin_message", ((subject, now + BIN, row.key) for row in found))
-                summary = summarize("", _last_messages(tx, subject, number, _SUMMARIZED))
-                size = sum(row.size for row in found)
-                tx.run("sessions.count_messages", (subject, -len(found), -size, summary, number))
+                summary = summarize("", _last_messages(tx, subject, session.number, _SUMMARIZED))
+                _count_messages(tx, subject, session.number, found, summary)
+            else:
+                return 0
             append(tx, subject, events)
         if held:
             message_id, hold = held[0]
@@ -218,13 +203,11 @@ class SqlHistory:
         return len(found)
 
     def find_message(self, subject: Subject, message_id: str) -> Turn | None:
-        with self._database.read() as tx:
+        with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             row = tx.find(MessageRow, "sessions.said", (number, message_id))
             session = None if row is None else find_by_id(tx, number, row.session)
-        if row is None or session is None:
-            return None
-        return Turn(as_message(row), session.session(subject), row.purge_at)
+        return None if row is None or session is None else Turn(as_message(row), session, row.purge_at)
 
     def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
         refused: ConflictError | None = None
@@ -238,7 +221,7 @@ class SqlHistory:
                 raise ExpiredError(
                     f"message {message_id} was in the recycle bin until {until}; it can no longer be restored"
                 )
-            if is_removed(tx, subject.tenant, row.agent_id):
+            if removed_until(tx, subject.tenant, row.agent_id) is not None:
                 refused = AgentRemovedError(
                     f"message {message_id} belongs to agent {row.agent_id!r}, which is in the recycle bin; restore the "
                     f"agent first (holdfast agent restore {row.agent_id}), then the message"
@@ -260,13 +243,12 @@ class SqlHistory:
     def binned_messages(
         self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = START, limit: int
     ) -> tuple[list[BinnedMessage], tuple[int, int]]:
-        with self._database.read() as tx:
-            found = tx.all(MessageRow, "sessions.binned_messages", (now, *after, tenant, subject, limit))
-        binned = []
-        for row in found:
-            after = (row.purge_at or 0, row.key)
-            binned.append(BinnedMessage(as_message(row), row.subject, row.agent_id, row.session_id, row.purge_at or 0))
-        return binned, after
+        found = self._database.ask(MessageRow, "sessions.binned_messages", (now, *after, tenant, subject, limit))
+        binned = [
+            BinnedMessage(as_message(row), row.subject, row.agent_id, row.session_id, row.purge_at or 0)
+            for row in found
+        ]
+        return binned, (found[-1].purge_at or 0, found[-1].key) if found else after
 
     def purge_messages(
         self, tenant: str, *, at: int | None = None, now: int, limit: int, lease: Lease | None = None
@@ -275,10 +257,8 @@ class SqlHistory:
         with self._database.write() as tx:
             check_lease(tx, lease)  # even if there is nothing to purge
         while purged < limit:
-            with self._database.read() as tx:
-                found = tx.all(
-                    PurgedRow, "sessions.messages_to_purge", (now if at is None else at, *after, tenant, limit)
-                )
+            asked = (now if at is None else at, *after, tenant, limit)
+            found = self._database.ask(PurgedRow, "sessions.messages_to_purge", asked)
             if not found:
                 break
             after = found[-1].place
@@ -296,15 +276,14 @@ class SqlHistory:
     # --- whole conversations -------------------------------------------------------------------------------------
 
     def get(self, subject: Subject, item_id: str) -> Session | None:
-        with self._database.read() as tx:
-            row = find_by_id(tx, tx.number_of(subject), item_id)
-        return None if row is None else row.session(subject)
+        with self._database.read(subject) as tx:
+            return find_by_id(tx, tx.number_of(subject), item_id)
 
     def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
-        with self._database.read() as tx:
+        with self._database.read(subject) as tx:
             number = tx.number_of(subject) or 0
-            row = find_by_id(tx, number, item_id)
-            return None if row is None else hold_on(tx, MoveBatch(tx, subject, number, now=0), row.place)
+            session = find_by_id(tx, number, item_id)
+            return None if session is None else hold_on_session(tx, Holds(tx, subject), number, session)
 
     def transition_all(
         self,
@@ -314,15 +293,11 @@ class SqlHistory:
         lease: Lease | None = None,
         rules: int | None = None,
     ) -> list[list[Outcome]]:
-        outcomes: list[list[Outcome]] = []
-        for group in self._database.groups(batches):
-            ended: list[SessionWindow] = []
-            with self._database.write() as tx:
-                check_lease(tx, lease)
-                outcomes += [
-                    _transition(tx, self._profiles, *batch, now=now, rules=rules, ended=ended) for batch in group
-                ]
-                tx.then(partial(end_windows, self._elsewhere, ended))
+        return transition_all(self._database, batches, self._move_all, now=now, lease=lease, rules=rules)
+
+    def _move_all(self, batch: MoveBatch, moves: Sequence[Move]) -> list[Outcome]:
+        outcomes = [move_session(self._profiles, batch, move) for move in moves]
+        batch.tx.then(partial(end_windows, self._elsewhere, batch.ended))
         return outcomes
 
     def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
@@ -333,37 +308,24 @@ class SqlHistory:
         with self._database.write() as tx:
             check_lease(tx, lease)
             number = tx.number_of(subject) or 0
-            row = find_by_id(tx, number, item_id)
-            if row is None:
+            session = find_by_id(tx, number, item_id)
+            if session is None:
                 return 0
-            if row.state != State.DELETING:
+            if session.state is not State.DELETING:
                 raise ConflictError(
-                    f"session {item_id} is {row.state}; only what is being deleted can be erased: claim it first"
+                    f"session {item_id} is {session.state}; only what is being deleted can be erased: claim it first"
                 )
-            keys = message_keys(number, row.no)
+            keys = message_keys(number, session.number)
             tx.run("sessions.erase_messages", (*keys, limit))
             return tx.number("sessions.count_rows", keys)
 
 
-def _transition(
-    tx: Transaction,
-    profiles: Profiles,
-    subject: Subject,
-    moves: Sequence[Move],
-    *,
-    now: int,
-    rules: int | None,
-    ended: list[SessionWindow],
-) -> list[Outcome]:
-    number = tx.number_of(subject)
-    check_rules(tx, subject, rules)
-    if number is None:
-        return [Outcome.STALE for _ in moves]
-    batch = MoveBatch(tx, subject, number, now=now)
-    outcomes = [move_session(tx, profiles, batch, move, now=now) for move in moves]
-    batch.save()
-    ended += batch.ended
-    return outcomes
+def _count_messages(
+    tx: Transaction, subject: int, session: int, gone: Sequence[RemovedMessage], summary: str | None
+) -> None:
+    """Let a session count its messages without those that have gone, and say what the others come to."""
+    values = (subject, -len(gone), -sum(row.size for row in gone), summary, session)
+    tx.run("sessions.count_messages", values)
 
 
 def _last_messages(tx: Transaction, subject: int, session: int, limit: int, before: str | None = None) -> list[Message]:
@@ -376,12 +338,8 @@ def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: in
     number = tx.number_of(subject)
     if number is None:  # erased meanwhile
         return []
-    holds = active_holds(tx, subject)
-    free = [
-        row
-        for row in found
-        if not holds or find_hold(held_of(subject, row.agent_id, row.session_id, row.id, row.metadata), holds) is None
-    ][:limit]
+    holds = Holds(tx, subject)
+    free = [row for row in found if holds.find(row.agent_id, row.session_id, row.id, row.metadata) is None][:limit]
     gone = [row for row in free if tx.run("sessions.erase_message", (number, row.key, now))]
     reason = "its time in the recycle bin was over"
     append(tx, number, [_event(now, Action.DELETED, row.id, reason=reason) for row in gone])

@@ -14,9 +14,12 @@ from holdfast.core.errors import ConflictError
 from holdfast.core.records import BIN, HISTORY, LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
 from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
+from holdfast.ports.coordination import Lease
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import DuplicateError, Transaction
-from holdfast.storage.relational.rows import KINDS, STATES, Counts, ScopeCounter, Stored, key_range, limits, to_stored
+from holdfast.storage.relational.coordination import check_lease
+from holdfast.storage.relational.database import DuplicateError, Transaction, Transactions
+from holdfast.storage.relational.rows import KINDS, Counts, ScopeCounter, Stored, key_range, read_context, to_stored
+from holdfast.storage.relational.rules import check_rules
 
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
@@ -34,7 +37,7 @@ class CurrentRow(NamedTuple):
 
     key: int
     kind: int
-    state: str
+    state: State
     version: int
     size: int
     agent_id: str
@@ -54,34 +57,36 @@ class MovedRow(NamedTuple):
     size: int
 
 
-class ThingRow(NamedTuple):
-    """A record that is in the way, or is asked for as the oldest."""
+class Holds:
+    """The holds that may cover something of a subject."""
 
-    key: int
-    id: str
-    state: str
-    version: int
-    agent_id: str
-    session_id: str | None
-    metadata: str
+    def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
+        self._user_id = subject.user_id
+        whose = (subject.tenant, subject.user_id)
+        self.active = tx.all(Hold, "records.active_holds", whose) if is_held else []
 
+    def find(self, agent_id: str, session_id: str | None, item_id: str, metadata: str = "{}") -> Hold | None:
+        """The hold that covers something, if one does; by its metadata as it is stored."""
+        if not self.active:
+            return None
+        return find_hold(Held(self._user_id, agent_id, session_id, item_id, json.loads(metadata)), self.active)
 
-class ExpiredRow(NamedTuple):
-    """A record whose time is over."""
-
-    id: str
-    state: str
-    version: int
+    def covering(self, row: CurrentRow) -> Hold | None:
+        """The hold that covers a record."""
+        return self.find(row.agent_id, row.session_id, row.id, row.metadata)
 
 
 class MoveBatch:
     """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
 
     def __init__(self, tx: Transaction, subject: Subject, number: int, *, now: int, is_held: bool = True) -> None:
-        self._tx = tx
+        self.tx = tx
         self.subject = subject
         self.number = number
-        self._now = now
+        self.now = now
+        self.holds = Holds(tx, subject, is_held=is_held)
+        self.ended: list[SessionWindow] = []
+        """The short-term windows that end with conversations that were moved."""
         self._counters: dict[int, ScopeCounter] = {}
         self._events: list[Event] = []
         self._models: dict[str | None, int | None] = {}
@@ -89,19 +94,16 @@ class MoveBatch:
         self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
         self._moved: Counter[tuple[Any, ...]] = Counter()
-        self.ended: list[SessionWindow] = []
-        """The short-term windows that end with conversations that were moved."""
-        self.holds = active_holds(tx, subject) if is_held else []
 
     def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
         if kind.code not in self._counters:
-            self._counters[kind.code] = ScopeCounter(self._tx, self.number, kind, counts)
+            self._counters[kind.code] = ScopeCounter(self.tx, self.number, kind, counts)
         return self._counters[kind.code]
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        return self._move(move, find_current(self._tx, move.id, self.number, with_metadata=bool(self.holds)))
+        return self._move(move, find_current(self.tx, move.id, self.number, with_metadata=bool(self.holds.active)))
 
     def _move(self, move: Move, row: CurrentRow | None) -> Outcome:
         """The same for a record as it stands."""
@@ -111,16 +113,13 @@ class MoveBatch:
             return Outcome.STALE  # in the latter case, part of it still lies elsewhere
         kind = KINDS[row.kind]
         if move.target in LIVE and move.source not in LIVE:
-            if "agent" in kind.scope and is_removed(self._tx, self.subject.tenant, row.agent_id):
+            if "agent" in kind.scope and removed_until(self.tx, self.subject.tenant, row.agent_id) is not None:
                 return self.answer(move, kind.name.value, Outcome.PARTED)
             self.free_name(kind, row.name)
-        if self.holds and _is_removal(move):
-            hold = find_hold(held_of(self.subject, row.agent_id, row.session_id, move.id, row.metadata), self.holds)
-            if hold is not None:
-                self.refuse(move, kind.name.value, hold=hold.id)
-                return Outcome.HELD
-        outcome = self._carry_out(move, kind, row)
-        return self.answer(move, kind.name.value, outcome)
+        if _is_removal(move) and (hold := self.holds.covering(row)) is not None:
+            self.refuse(move, kind.name.value, hold=hold.id)
+            return Outcome.HELD
+        return self.answer(move, kind.name.value, self._carry_out(move, kind, row))
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
         """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
@@ -128,23 +127,23 @@ class MoveBatch:
         """
         if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
             listed = to_json([move.id for move in moves])
-            asked = (listed, self.number, bool(self.holds))
-            known = {row.id: row for row in self._tx.all(CurrentRow, "records.current_all", asked)}
+            asked = (listed, self.number, bool(self.holds.active))
+            known = {row.id: row for row in self.tx.all(CurrentRow, "records.current_all", asked)}
             return [self._move(move, known.pop(move.id, None)) for move in moves]
-        if len(moves) < _MANY or self.holds or moves[0].target not in _PLAIN or moves[0].keeping is not None:
+        first = moves[0] if moves else None
+        alike = first is not None and first.target in _PLAIN and first.keeping is None and not self.holds.active
+        if len(moves) < _MANY or first is None or not alike or any(move[2:] != first[2:] for move in moves):
             return [self.move(move) for move in moves]
-        first = moves[0]
-        alike = all(move[2:] == first[2:] for move in moves)
-        if not alike or len({move.id for move in moves}) < len(moves):
+        if len({move.id for move in moves}) < len(moves):
             return [self.move(move) for move in moves]
         if first.target not in NEXT[first.source]:
             return [Outcome.STALE for _ in moves]
         listed = to_json([[move.id, move.version] for move in moves])
         if first.target is State.RECYCLED:
-            how = (self._now, first.reason, first.purge_at, first.bundle, first.aged_from)
-            found = self._tx.all(MovedRow, "records.recycle_all", (*how, listed, self.number, first.source))
+            how = (self.now, first.reason, first.purge_at, first.bundle, first.aged_from)
+            found = self.tx.all(MovedRow, "records.recycle_all", (*how, listed, self.number, first.source))
         else:
-            found = self._tx.all(MovedRow, "records.erase_all", (listed, self.number, first.source))
+            found = self.tx.all(MovedRow, "records.erase_all", (listed, self.number, first.source))
         moved = {row.id: row for row in found}
         for move in moves:
             if move.id in moved:
@@ -159,7 +158,7 @@ class MoveBatch:
             counter.count(-1, -row.size)
             counter.note_change(move.id)
         if kind.has_facts and move.target is State.DELETED:
-            self._tx.run("records.forget_facts", (self.number, move.id))
+            self.tx.run("records.forget_facts", (self.number, move.id))
         self._note(move, kind.name.value)
 
     def move_session(self, move: Move, hold: Hold | None, carry_out: Callable[[], Outcome]) -> Outcome:
@@ -179,15 +178,38 @@ class MoveBatch:
         """
         if name is None:
             return
-        row = self._tx.find(ThingRow, "records.expired_by_name", (self.number, kind.code, name, self._now))
-        if row is not None:
-            thing = held_of(self.subject, row.agent_id, row.session_id, row.id, row.metadata)
-            if find_hold(thing, self.holds) is not None:
-                self._tx.run("records.give_up_name", (row.key,))
-                return
-            reason = "its time was over, and its name was wanted"
-            move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE)
-            self.move(move._replace(purge_at=self._now + BIN))
+        row = self.tx.find(CurrentRow, "records.expired_by_name", (self.number, kind.code, name, self.now))
+        if row is not None and self.holds.covering(row) is not None:
+            self.tx.run("records.give_up_name", (row.key,))
+        elif row is not None:
+            self._move(self._to_bin(row, "its time was over, and its name was wanted", Cause.RULE), row)
+
+    def recycle_expired(self, kind: Kind) -> None:
+        """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
+        for row in self.tx.all(CurrentRow, "records.expired", (*key_range(self.number, kind), self.now)):
+            self._move(self._to_bin(row, "its time was over, and its place was wanted", Cause.RULE), row)
+
+    def prune_oldest(self, kind: Kind) -> tuple[list[str], tuple[Move, Hold] | None]:
+        """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
+        hold kept from it.
+        """
+        most = prune_count(self.counter(kind).memories)
+        moved: list[str] = []
+        kept: tuple[Move, Hold] | None = None
+        limit = -1 if self.holds.active else most
+        for row in self.tx.all(CurrentRow, "records.oldest", (*key_range(self.number, kind), self.now, limit)):
+            if len(moved) == most:
+                break
+            move = self._to_bin(row, "pruned: the quota was reached", Cause.PRUNE)
+            hold = self.holds.covering(row)
+            if hold is not None:
+                kept = kept or (move, hold)
+            elif self._move(move, row) is Outcome.DONE:
+                moved.append(row.id)
+        return moved, kept
+
+    def _to_bin(self, row: CurrentRow, reason: str, cause: Cause) -> Move:
+        return Move(row.id, row.version, row.state, State.RECYCLED, reason, cause, purge_at=self.now + BIN)
 
     def _carry_out(self, move: Move, kind: Kind, row: CurrentRow) -> Outcome:
         counter = self.counter(kind)
@@ -198,19 +220,19 @@ class MoveBatch:
         wanted = row.size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:
             if kind.code not in self._limits:
-                self._limits[kind.code] = limits(self._tx, self.subject, kind)
+                self._limits[kind.code] = read_context(self.tx, self.subject, kind).limits(kind)
             if excess(counter.usage(self._limits[kind.code]), max(0, entering), wanted):
                 return Outcome.FULL
         if keeping is not None and not self._can_fill(keeping.pack):
             return Outcome.STALE  # the object was given up meanwhile
         try:
             is_named = row.name is not None  # only names can be taken
-            with self._tx.attempt() if entering > 0 and is_named else nullcontext():
+            with self.tx.attempt() if entering > 0 and is_named else nullcontext():
                 self._write(move, kind, row.key, stored)
         except DuplicateError:
             return Outcome.TAKEN
         if row.pack is not None and (keeping is not None or move.target is State.DELETING):
-            self._tx.run("packs.mark_stale", (row.pack,))
+            self.tx.run("packs.mark_stale", (row.pack,))
         if move.source in LIVE or move.target in LIVE:
             counter.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
             counter.note_change(move.id)
@@ -219,45 +241,39 @@ class MoveBatch:
 
     def _write(self, move: Move, kind: Kind, key: int, stored: Stored | None) -> None:
         if move.target is State.DELETED:
-            self._tx.run("records.erase", (key,))
+            self.tx.run("records.erase", (key,))
             if kind.has_facts:
-                self._tx.run("records.forget_facts", (self.number, move.id))
+                self.tx.run("records.forget_facts", (self.number, move.id))
             return
-        values = (move.target, self._now, move.reason, move.purge_at, move.bundle, move.aged_from)
+        values = (move.target, self.now, move.reason, move.purge_at, move.bundle, move.aged_from)
         if move.keeping is None or stored is None:
-            self._tx.run("records.move", (*values, key))
+            self.tx.run("records.move", (*values, key))
             return
         encoding = move.keeping.encoding
         if encoding.model not in self._models:
-            self._models[encoding.model] = model_code(self._tx, encoding.model)
+            self._models[encoding.model] = model_code(self.tx, encoding.model)
         model = self._models[encoding.model]
         texts = (stored.metadata, stored.content, stored.body)
         kept = (move.keeping.pack, stored.size, model, encoding.vectors, encoding.terms, *texts)
         # What is live already takes no name that it has not, so nothing is in its way, and nobody waits for the answer.
-        write = self._tx.later if move.source in LIVE else self._tx.run
+        write = self.tx.later if move.source in LIVE else self.tx.run
         write("records.move_keeping", (*values, *kept, key))
 
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
         if number is not None and number not in self._packs:
-            self._packs[number] = self._tx.value("packs.is_writing", (number,)) is not None
+            self._packs[number] = self.tx.find(int, "packs.is_writing", (number,)) is not None
         return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:
         about = (kind, *move[2:7])
         if about not in self._notes:
-            detail: dict[str, Any] = {
-                "kind": kind,
-                "from": move.source.value,
-                "to": move.target.value,
-                "cause": move.cause.value,
-                "reason": move.reason,
-            }
+            detail = _describe(move, kind, reason=move.reason)
             if move.rule is not None:
                 detail["rule"] = move.rule
             self._notes[about] = (_action(move), detail)
         action, detail = self._notes[about]
-        self._events.append(Event(self._now, action, move.id, detail))
+        self._events.append(Event(self.now, action, move.id, detail))
         self._moved[about] += 1
 
     def answer(self, move: Move, kind: str, outcome: Outcome) -> Outcome:
@@ -268,28 +284,59 @@ class MoveBatch:
 
     def refuse(self, move: Move, kind: str, **why: str) -> None:
         """Write down that a record, or a conversation, was not moved."""
-        detail = {"kind": kind, "from": move.source.value, "to": move.target.value, "cause": move.cause.value, **why}
-        self._events.append(Event(self._now, Action.REFUSED, move.id, detail))
+        self._events.append(Event(self.now, Action.REFUSED, move.id, _describe(move, kind, **why)))
 
     def save(self) -> None:
         """Write the counts, the list of changes and the audit chain."""
         for counter in self._counters.values():
             counter.save()
         if self._events:
-            append(self._tx, self.number, self._events)
+            append(self.tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
-            self._tx.later("records.count_moves", (self.number, kind, target, cause, count))
+            self.tx.later("records.count_moves", (self.number, kind, target, cause, count))
 
 
-def is_removed(tx: Transaction, tenant: str, agent_id: str) -> bool:
-    """Whether an agent is in the recycle bin."""
-    return removed_until(tx, tenant, agent_id) is not None
+def transition(
+    tx: Transaction,
+    subject: Subject,
+    moves: Sequence[Move],
+    move_all: Callable[[MoveBatch, Sequence[Move]], list[Outcome]],
+    *,
+    now: int,
+    rules: int | None = None,
+) -> list[Outcome]:
+    """Carry out moves of a subject in the way given; ``RulesChangedError`` if they were decided by other rules."""
+    number = tx.number_of(subject)
+    check_rules(tx, subject, rules)
+    if number is None:
+        return [Outcome.STALE for _ in moves]
+    batch = MoveBatch(tx, subject, number, now=now)
+    outcomes = move_all(batch, moves)
+    batch.save()
+    return outcomes
+
+
+def transition_all(
+    database: Transactions,
+    batches: Sequence[tuple[Subject, Sequence[Move]]],
+    move_all: Callable[[MoveBatch, Sequence[Move]], list[Outcome]],
+    *,
+    now: int,
+    lease: Lease | None,
+    rules: int | None,
+) -> list[list[Outcome]]:
+    """The same for several subjects, as long as the lease is current."""
+    outcomes: list[list[Outcome]] = []
+    for group in database.groups(batches):
+        with database.write() as tx:
+            check_lease(tx, lease)
+            outcomes += [transition(tx, subject, moves, move_all, now=now, rules=rules) for subject, moves in group]
+    return outcomes
 
 
 def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
     """Until when an agent is in the recycle bin; ``None`` if it is not there."""
-    until: int | None = tx.value("records.removed_agent", (tenant, agent_id))
-    return until
+    return tx.find(int, "records.removed_agent", (tenant, agent_id))
 
 
 def find_current(
@@ -297,17 +344,6 @@ def find_current(
 ) -> CurrentRow | None:
     """A subject's record as it is now."""
     return tx.find(CurrentRow, "records.current", (record_id, number, with_metadata))
-
-
-def active_holds(tx: Transaction, subject: Subject) -> list[Hold]:
-    """The holds that may cover something of a subject."""
-    tenant, user_id = subject.tenant, subject.user_id
-    return tx.all(Hold, "records.active_holds", (tenant, user_id))
-
-
-def held_of(subject: Subject, agent_id: str, session_id: str | None, item_id: str, metadata: str) -> Held:
-    """A stored record as a hold looks at it."""
-    return Held(subject.user_id, agent_id, session_id, item_id, json.loads(metadata))
 
 
 def _is_removal(move: Move) -> bool:
@@ -324,8 +360,7 @@ def _action(move: Move) -> Action:
 
 def known_model(tx: Transaction, model: str) -> int | None:
     """The code of a model that has been seen before."""
-    code: int | None = tx.value("records.model", (model,))
-    return code
+    return tx.find(int, "records.model", (model,))
 
 
 def model_code(tx: Transaction, model: str | None) -> int | None:
@@ -345,33 +380,7 @@ def unique(kind: MemoryType) -> Iterator[None]:
         raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem
 
 
-def prune_oldest(
-    tx: Transaction, batch: MoveBatch, subject: int, kind: Kind, now: int
-) -> tuple[list[str], tuple[Move, Hold] | None]:
-    """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
-    hold kept from it.
-    """
-    most = prune_count(batch.counter(kind).memories)
-    reason = "pruned: the quota was reached"
-    moved: list[str] = []
-    kept: tuple[Move, Hold] | None = None
-    for row in tx.all(ThingRow, "records.oldest", (*key_range(subject, kind), now, -1 if batch.holds else most)):
-        if len(moved) == most:
-            break
-        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.PRUNE, purge_at=now + BIN)
-        hold = None
-        if batch.holds:
-            hold = find_hold(held_of(batch.subject, row.agent_id, row.session_id, row.id, row.metadata), batch.holds)
-        if hold is not None:
-            kept = kept or (move, hold)
-        elif batch.move(move) is Outcome.DONE:
-            moved.append(row.id)
-    return moved, kept
-
-
-def recycle_expired(tx: Transaction, batch: MoveBatch, subject: int, kind: Kind, now: int) -> None:
-    """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
-    reason = "its time was over, and its place was wanted"
-    for row in tx.all(ExpiredRow, "records.expired", (*key_range(subject, kind), now)):
-        move = Move(row.id, row.version, STATES[row.state], State.RECYCLED, reason, Cause.RULE, purge_at=now + BIN)
-        batch.move(move)
+def _describe(move: Move, kind: str, **more: str) -> dict[str, Any]:
+    """What an audit entry says of a move."""
+    about = {"from": move.source.value, "to": move.target.value, "cause": move.cause.value}
+    return {"kind": kind, **about, **more}

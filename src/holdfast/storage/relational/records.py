@@ -3,53 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import Hold, RecordFacts, excess, refuse
+from holdfast.core.decisions import Held, Hold, RecordFacts, excess, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
+from holdfast.core.records import (
+    KIND_BITS,
+    LIVE,
+    TYPES,
+    Encoding,
+    Entry,
+    Kind,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    Subject,
+    Usage,
+)
 from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
-from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import AgainError, Database, Transaction
+from holdfast.storage.relational.database import AgainError, SqlStore, Transaction, Transactions
 from holdfast.storage.relational.moves import (
+    Holds,
     MoveBatch,
-    active_holds,
     find_current,
-    held_of,
-    is_removed,
     known_model,
     model_code,
-    prune_oldest,
-    recycle_expired,
     removed_until,
+    transition,
+    transition_all,
     unique,
 )
 from holdfast.storage.relational.rows import (
     START,
     FactsRow,
-    QuotaRow,
     RecordRow,
     ScopeCounter,
+    Stored,
+    WriteContext,
     all_keys,
     as_record,
     context_query,
     key_range,
-    limits,
     note_derivations,
     note_other_derivations,
     read_context,
     to_stored,
 )
-from holdfast.storage.relational.rules import Profiles, check_rules
+from holdfast.storage.relational.rules import Book, Profiles
 
 #: Rows of a whole scope are read this many at a time.
 _PAGE: Final = 2_000
@@ -65,11 +75,8 @@ class CursorRow(NamedTuple):
     is_removed: bool
 
 
-class SqlFeed:
+class SqlFeed(SqlStore):
     """The ``RecallFeed`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def changes(
         self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
@@ -83,22 +90,22 @@ class SqlFeed:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            context = read_context(tx, context_query(scope.subject, kind, () if agent is None else (agent,)))
-            counter = ScopeCounter(tx, number, kind, context.counts)
+            query = context_query(scope.subject, kind, () if agent is None else (agent,))
+            (context,) = tx.all(WriteContext, *query)
             removed, rules = context.is_removed, context.version
-            cursor = (number, counter.seq, counter.next, rules, int(removed))
+            cursor = (number, context.seq, context.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
             if removed:
                 return Changes(cursor, True, [], [])
             code = known_model(tx, model)
-            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < counter.floor:
+            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
                 stored = tx.each(IndexRow, "records.index_rows", (code, *key_range(number, kind)))
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
             live = _readable(tx.all(IndexRow, "records.index_rows", (code, *key_range(number, kind, since[2]))), agent)
             there = {row.id for row in live}
             gone = []
-            for record_id in tx.values("records.changed_ids", (counter.scope, since[1])):
+            for record_id in tx.all(str, "records.changed_ids", (number << KIND_BITS | kind.code, since[1])):
                 one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
                 if one is None:
                     gone.append(record_id)
@@ -108,9 +115,7 @@ class SqlFeed:
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
-            number = tx.number_of(subject)
-            if number is None:
-                return []
+            number = tx.number_of(subject) or 0
             code = known_model(tx, model)
             found = tx.all(RecordRow, "records.unembedded", (*key_range(number, kind), code, limit))
             return [as_record(subject, row) for row in found]
@@ -139,12 +144,10 @@ class SqlFeed:
                 tx.run("records.adopt_model", (code,))
 
     def is_current(self, model: str) -> bool:
-        with self._database.read() as tx:
-            return bool(tx.value("records.current_model") == model)
+        return self._database.ask(str, "records.current_model") == [model]
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
-        with self._database.read() as tx:
-            return map(Subject.parse, tx.values("records.subjects_of_tenant", (tenant,)))
+        return iter(self._database.ask(Subject, "records.subjects_of_tenant", (tenant,)))
 
 
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
@@ -176,55 +179,62 @@ class EncodingRow(NamedTuple):
     terms: bytes
 
 
-class SqlRecords:
+class QuotaRow(NamedTuple):
+    """A quota that was set. ``None`` is the default, -1 is no limit."""
+
+    max_memories: int | None
+    max_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Insertion:
+    """Records to be added, and what was found to be in their way."""
+
+    subject: Subject
+    kind: Kind
+    entries: Sequence[Entry]
+    prune: bool
+    now: int
+    pruned: list[str] = field(default_factory=list)
+    kept: list[tuple[Move, Hold]] = field(default_factory=list)
+    """The oldest record that a hold keeps, where the quota has no room for that reason."""
+
+
+class SqlRecords(SqlStore):
     """The ``RecordStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Transactions) -> None:
+        super().__init__(database)
         self._models: dict[str | None, int | None] = {}
         self._profiles = Profiles()
 
     def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
+        new = _Insertion(subject, kind, entries, prune, now)
         try:
-            return self._insert_surely(subject, kind, entries, prune=prune, now=now)
-        except _KeptError as kept:  # nothing of it was done, but that it was refused is written down
-            with self._database.write(subject) as tx:
-                batch = MoveBatch(tx, subject, tx.number_for(subject), now=now, is_held=False)
-                batch.refuse(kept.move, kind.name.value, hold=kept.hold.id)
-                batch.save()
-            raise refuse(kind.name, subject.user_id, kept.problem, hold=kept.hold) from None
-
-    def _insert_surely(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
-        before: list[str] = []
-        try:
-            return self._insert(subject, kind, entries, prune=prune, now=now, pruned=before)
+            return self._insert(new)
         except AgainError as unsure:
             try:
-                return self._insert(subject, kind, entries, prune=prune, now=now, pruned=[], before=before)
+                return self._insert(replace(new, pruned=[]), before=new.pruned)
             except StorageError as problem:
                 raise unsure.doubt or problem from problem
+        finally:
+            if new.kept:  # nothing of it was done, but that it was refused is written down
+                with self._database.write(subject) as tx:
+                    batch = MoveBatch(tx, subject, tx.number_for(subject), now=now, is_held=False)
+                    for move, hold in new.kept:
+                        batch.refuse(move, kind.name.value, hold=hold.id)
+                    batch.save()
 
-    def _insert(
-        self,
-        subject: Subject,
-        kind: Kind,
-        entries: Sequence[Entry],
-        *,
-        prune: bool,
-        now: int,
-        pruned: list[str],
-        before: Sequence[str] | None = None,
-    ) -> Added:
-        """The same, at one attempt; ``pruned`` is filled. ``before`` has what an attempt pruned that may have been made
-        already.
-        """
+    def _insert(self, new: _Insertion, before: Sequence[str] | None = None) -> Added:
+        """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
+        subject, kind, entries = new.subject, new.kind, new.entries
         stored = [to_stored(entry.record.content, entry.record.metadata, entry.record.body) for entry in entries]
         size = sum(one.size for one in stored)
         asked = context_query(subject, kind, (entry.record.scope.agent_id for entry in entries))
         with self._database.write(subject, asked if before is None else None) as tx, unique(kind.name):
             number = tx.number_for(subject)
-            context = read_context(tx, asked)
-            batch = MoveBatch(tx, subject, number, now=now, is_held=context.is_held)
+            context = tx.first(WriteContext, *asked)
+            batch = MoveBatch(tx, subject, number, now=new.now, is_held=context.is_held)
             counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
             if before is not None and find_current(tx, entries[0].record.id, number) is not None:
@@ -234,63 +244,49 @@ class SqlRecords:
             for entry in entries:
                 batch.free_name(kind, entry.record.name)
             if excess(counter.usage(maximum), len(stored), size):
-                recycle_expired(tx, batch, number, kind, now)
-            while problem := excess(counter.usage(maximum), len(stored), size):
-                moved, kept = prune_oldest(tx, batch, number, kind, now) if prune else ([], None)
-                if kept is not None and not moved:
-                    raise _KeptError(problem, *kept)
-                if not moved:
-                    raise refuse(kind.name, subject.user_id, problem, pruned=prune)
-                pruned += moved
-            models: dict[str | None, int | None] = {}
-            profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
+                _make_room(batch, new, maximum, size)
             book = self._profiles.book(tx, subject.tenant, context.version)
-            rows: list[tuple[Any, ...]] = []
-            derived: list[tuple[int, Sequence[str]]] = []
-            for one, (record, encoding) in zip(stored, entries, strict=True):
-                if encoding.model not in models:
-                    models[encoding.model] = self._models.get(encoding.model) or model_code(tx, encoding.model)
-                labels = labels_of(record.metadata) if book.is_selective else None
-                whose = (record.scope, record.id if record.id in book.singled else None, labels)
-                if whose not in profiles:
-                    profiles[whose] = self._profiles.find(tx, kind.name.value, *whose, book=book)
-                key = counter.new_key()
-                rows.append(
-                    (
-                        key,
-                        number,
-                        kind.code,
-                        profiles[whose],
-                        record.id,
-                        record.scope.agent_id,
-                        record.scope.session_id,
-                        record.name,
-                        record.created_at,
-                        record.updated_at,
-                        record.dated_at,
-                        record.dated_at if record.aged_from is None else record.aged_from,
-                        one.size,
-                        models[encoding.model],
-                        encoding.vectors,
-                        encoding.terms,
-                        one.metadata,
-                        one.content,
-                        one.body,
-                        record.source,
-                        _listed(record.derived_from),
-                    )
-                )
-                derived.append((key, record.derived_from))
+            models = {model: self._models.get(model) or model_code(tx, model) for model in _models_of(entries)}
+            rows = self._rows(tx, new, number, stored, counter=counter, book=book, models=models)
             if len(rows) == 1 and entries[0].record.name is None:  # nothing can be in its way
                 tx.later("records.insert", rows[0])
             else:
                 tx.run_many("records.insert", rows)
-            note_derivations(tx, number, derived)
+            sources = (entry.record.derived_from for entry in entries)
+            note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
             counter.count(len(stored), size)
             batch.save()
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
             tx.then(partial(self._models.update, models))  # what has been committed stays as it is
-            return Added(counter.usage(maximum), len(pruned), tuple(pruned))
+            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned))
+
+    def _rows(
+        self,
+        tx: Transaction,
+        new: _Insertion,
+        number: int,
+        stored: Sequence[Stored],
+        *,
+        counter: ScopeCounter,
+        book: Book,
+        models: Mapping[str | None, int | None],
+    ) -> list[tuple[Any, ...]]:
+        """The rows of new records, as ``records.insert`` takes them."""
+        profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
+        rows: list[tuple[Any, ...]] = []
+        for one, (record, encoding) in zip(stored, new.entries, strict=True):
+            labels = labels_of(record.metadata) if book.is_selective else None
+            about = (record.scope, record.id if record.id in book.singled else None, labels)
+            if about not in profiles:
+                profiles[about] = self._profiles.find(tx, new.kind.name.value, *about, book=book)
+            own = (counter.new_key(), number, new.kind.code, profiles[about])
+            whose = (record.id, record.scope.agent_id, record.scope.session_id, record.name)
+            aged_from = record.dated_at if record.aged_from is None else record.aged_from
+            dates = (record.created_at, record.updated_at, record.dated_at, aged_from)
+            found_by = (models[encoding.model], encoding.vectors, encoding.terms)
+            texts = (one.metadata, one.content, one.body, record.source, _list_sources(record.derived_from))
+            rows.append((*own, *whose, *dates, one.size, *found_by, *texts))
+        return rows
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
@@ -299,17 +295,12 @@ class SqlRecords:
             return None if row is None else _hide_removed(tx, as_record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
-        with self._database.read() as tx:
-            row = tx.find(RecordRow, "records.find", (record_id, tenant))
-        return None if row is None else as_record(row.subject, row)
+        found = self._database.ask(RecordRow, "records.find", (record_id, tenant))
+        return next((as_record(row.subject, row) for row in found), None)
 
     def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
-        with self._database.read() as tx:
-            number = tx.number_of(subject)
-            if number is None:
-                return None
-            row = tx.find(RecordRow, "records.get_named", (number, kind.code, name, now))
-            return None if row is None else as_record(subject, row)
+        found = self._ask_about(subject, RecordRow, "records.get_named", kind.code, name, now)
+        return next((as_record(subject, row) for row in found), None)
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         asked = (to_json(record_ids), subject, now, subject.tenant)
@@ -339,8 +330,7 @@ class SqlRecords:
         return [as_record(row.subject, row) for row in found], last
 
     def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
-        with self._database.read() as tx:
-            found = tx.all(RecordRow, "records.bundled", (bundle, after, tenant, limit))
+        found = self._database.ask(RecordRow, "records.bundled", (bundle, after, tenant, limit))
         return [as_record(row.subject, row) for row in found], found[-1].key if found else after
 
     def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
@@ -365,16 +355,16 @@ class SqlRecords:
             if back is not None and number is not None:
                 _bring_back(tx, record, number, back)
                 row = find_current(tx, record.id, number, with_metadata=True) or row
-            kind = TYPES[record.kind]
-            counter = ScopeCounter(tx, int(number or 0), kind)
-            maximum = limits(tx, record.scope.subject, kind)
+            context = read_context(tx, record.scope.subject, TYPES[record.kind])
+            counter = ScopeCounter(tx, int(number or 0), TYPES[record.kind], context.counts)
             grown = stored.size - row.size
+            maximum = context.limits(TYPES[record.kind])
             if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
                 raise refuse(record.kind, record.scope.user_id, problem)
             model, vectors, terms = entry.encoding
             found_by = (model_code(tx, model), vectors, terms)
             texts = (stored.metadata, stored.content, stored.body)
-            listed = _listed(record.derived_from)
+            listed = _list_sources(record.derived_from)
             values = (record.name, record.updated_at, stored.size, *found_by, *texts, record.source, listed, row.key)
             tx.run("records.replace", values)
             if labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
@@ -400,7 +390,7 @@ class SqlRecords:
         with self._database.write() as tx:
             tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
             refuse_removed_agents(tx, [agent])
-            return _transition(tx, subject, moves, now, None)
+            return transition(tx, subject, moves, MoveBatch.move_all, now=now)
 
     def transition_all(
         self,
@@ -410,17 +400,11 @@ class SqlRecords:
         lease: Lease | None = None,
         rules: int | None = None,
     ) -> list[list[Outcome]]:
-        outcomes: list[list[Outcome]] = []
-        for group in self._database.groups(batches):
-            with self._database.write() as tx:
-                check_lease(tx, lease)
-                outcomes += [_transition(tx, subject, moves, now, rules) for subject, moves in group]
-        return outcomes
+        return transition_all(self._database, batches, MoveBatch.move_all, now=now, lease=lease, rules=rules)
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:
-        with self._database.read() as tx:
-            counter = ScopeCounter(tx, tx.number_of(subject) or 0, kind)
-            return counter.usage(limits(tx, subject, kind))
+        (context,) = self._database.ask(WriteContext, *context_query(subject, kind, ()))
+        return Usage(context.memories, context.bytes, *context.limits(kind))
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
         who = (tenant, user_id or "", kind.code)
@@ -430,22 +414,22 @@ class SqlRecords:
             tx.run("records.put_quota", (*who, values["max_memories"], values["max_bytes"]))
 
 
-def _transition(tx: Transaction, subject: Subject, moves: Sequence[Move], now: int, rules: int | None) -> list[Outcome]:
-    number = tx.number_of(subject)
-    check_rules(tx, subject, rules)
-    if number is None:
-        return [Outcome.STALE for _ in moves]
-    batch = MoveBatch(tx, subject, number, now=now)
-    outcomes = batch.move_all(moves)
-    batch.save()
-    return outcomes
+def _make_room(batch: MoveBatch, new: _Insertion, maximum: tuple[int | None, int | None], size: int) -> None:
+    """Make room for new records of so many bytes, or raise what says that there is none."""
+    counter = batch.counter(new.kind)
+    batch.recycle_expired(new.kind)
+    while problem := excess(counter.usage(maximum), len(new.entries), size):
+        moved, oldest = batch.prune_oldest(new.kind) if new.prune else ([], None)
+        new.pruned.extend(moved)
+        if not moved and oldest is not None:
+            new.kept.append(oldest)
+            raise refuse(new.kind.name, new.subject.user_id, problem, hold=oldest[1])
+        if not moved:
+            raise refuse(new.kind.name, new.subject.user_id, problem, pruned=new.prune)
 
 
-class _KeptError(Exception):
-    """A prune found nothing that it may take, and a hold is why."""
-
-    def __init__(self, problem: str, move: Move, hold: Hold) -> None:
-        self.problem, self.move, self.hold = problem, move, hold
+def _models_of(entries: Iterable[Entry]) -> set[str | None]:
+    return {entry.encoding.model for entry in entries}
 
 
 def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> None:
@@ -466,8 +450,8 @@ def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> Non
 def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
     """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
     scope = record.scope
-    for hold in active_holds(tx, scope.subject):
-        was = held_of(scope.subject, scope.agent_id, scope.session_id, record.id, metadata)
+    was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
+    for hold in Holds(tx, scope.subject).active:
         if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
             raise HeldError(
                 f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
@@ -478,7 +462,7 @@ def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
 def _hide_removed(tx: Transaction, record: Record) -> Record:
     """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
-    if own and is_removed(tx, record.scope.tenant, record.scope.agent_id):
+    if own and removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
         return replace(record, hidden_from=GONE)
     return record
 
@@ -491,6 +475,6 @@ def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> No
             raise removed_agent(agent_id, until)
 
 
-def _listed(sources: Sequence[str]) -> str | None:
+def _list_sources(sources: Sequence[str]) -> str | None:
     """What a record was derived from, as its row says it."""
     return to_json(sources) if sources else None

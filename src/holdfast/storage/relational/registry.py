@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import Held, Hold, find_hold, removal_reason
 from holdfast.core.errors import ConflictError, ExpiredError, HeldError, NotFoundError, StaleError
-from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, State, Subject
-from holdfast.core.values import iso, parse_json_object, to_json
-from holdfast.ports.conversations import SessionWindow, ShortTermStore
+from holdfast.core.records import BIN, Cause, Move, Outcome, State, Subject
+from holdfast.core.values import iso, to_json
+from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import MoveBatch, active_holds, held_of
-from holdfast.storage.relational.rows import KINDS
+from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
+from holdfast.storage.relational.moves import Holds, MoveBatch
+from holdfast.storage.relational.rows import kind_name
 from holdfast.storage.relational.rules import Profiles
-from holdfast.storage.relational.sessions import SessionPlace, end_windows, hold_on, move_session
+from holdfast.storage.relational.sessions import end_windows, find_session_hold, message_keys, move_session
 
 AGENT: Final = "agent"
 _ATTEMPTS: Final = 5
@@ -40,7 +41,7 @@ class OwnRow(NamedTuple):
     subject: Subject
     number: int
     id: str
-    state: str
+    state: State
     version: int
     size: int
     kind: int | None
@@ -48,25 +49,20 @@ class OwnRow(NamedTuple):
     session_id: str | None
     metadata: str
     purge_at: int | None
-    previous: str | None
+    previous: State | None
     hidden_from: int | None = None
-
-    @property
-    def kind_name(self) -> str:
-        """What sort of thing it is."""
-        return HISTORY if self.kind is None else KINDS[self.kind].name.value
 
     def counts(self) -> dict[str, int]:
         """What is counted of it, first of all the thing itself."""
-        return {"sessions": 1, "messages": self.messages} if self.kind is None else {self.kind_name: 1}
+        return {"sessions": 1, "messages": self.messages} if self.kind is None else {kind_name(self.kind): 1}
 
 
-class SqlRegistry:
+class SqlRegistry(SqlStore):
     """The ``RegistryStore`` of the relational engines."""
 
-    def __init__(self, database: Database, elsewhere: ShortTermStore | None = None) -> None:
+    def __init__(self, database: Transactions, elsewhere: ShortTermStore | None = None) -> None:
         """``elsewhere`` keeps the short-term windows, if this database does not."""
-        self._database = database
+        super().__init__(database)
         self._elsewhere = elsewhere
         self._profiles = Profiles()
 
@@ -89,12 +85,10 @@ class SqlRegistry:
                 known = None
             tx.run("registry.put", (tenant, sort, entry_id, description, to_json(metadata), now))
             _note(tx, (tenant, sort, entry_id), Action.REGISTERED if known is None else Action.CHANGED, now=now)
-            (entry,) = _read(tx, (tenant, sort, entry_id))
-            return entry
+            return _entry(tx, tenant, sort, entry_id)
 
     def get(self, tenant: str, sort: str, entry_id: str) -> Registered | None:
-        with self._database.read() as tx:
-            return _get(tx, tenant, sort, entry_id)
+        return self._find(Registered, "registry.get", tenant, sort, entry_id)
 
     def remove(self, tenant: str, sort: str, entry_id: str, *, now: int, reason: str, bundle: str) -> Registered:
         where = (tenant, sort, entry_id)
@@ -113,15 +107,12 @@ class SqlRegistry:
                     bundle = known.bundle
                 tx.run("registry.remove", (now, reason, now + BIN, bundle, *where))
                 _note(tx, where, Action.RECYCLED, now=now, reason=reason)
-            else:
-                _note(tx, where, Action.REFUSED, now=now, to=State.RECYCLED.value, hold=hold.id)
-            entries = _read(tx, where)
-        if hold is not None:
-            raise HeldError(
-                f"{sort} {entry_id!r} is kept by hold {hold.id} ({hold.reason}) and was not removed; "
-                f"release the hold first: holdfast hold release {hold.id}"
-            )
-        return entries[0]
+                return _entry(tx, *where)
+            _note(tx, where, Action.REFUSED, now=now, to=State.RECYCLED.value, hold=hold.id)
+        raise HeldError(
+            f"{sort} {entry_id!r} is kept by hold {hold.id} ({hold.reason}) and was not removed; "
+            f"release the hold first: holdfast hold release {hold.id}"
+        )
 
     def restore(self, tenant: str, sort: str, entry_id: str, *, now: int) -> Registered:
         where = (tenant, sort, entry_id)
@@ -138,8 +129,7 @@ class SqlRegistry:
                 )
             tx.run("registry.restore", (now, *where))
             _note(tx, where, Action.RESTORED, now=now)
-            (entry,) = _read(tx, where)
-            return entry
+            return _entry(tx, *where)
 
     def follow(
         self,
@@ -158,59 +148,49 @@ class SqlRegistry:
         left: Counter[str] = Counter()
         last: tuple[str, int] | None = None
         for attempt in range(_ATTEMPTS):  # what another changed between the look and the move is looked at again
-            with self._database.read() as tx:
-                found = tx.all(OwnRow, f"registry.{statement}_{what}", where)
+            found = self._database.ask(OwnRow, f"registry.{statement}_{what}", where)
             if attempt == 0 and len(found) == limit:
                 last = (found[-1].place, found[-1].key)
-            theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: row.subject)]
             stale = 0
-            for group in self._database.groups(theirs):
-                ended: list[SessionWindow] = []
-                with self._database.write() as tx:
-                    check_lease(tx, lease)
-                    for outcome, row in self._move_all(tx, entry, group, ended, now=now):
-                        if outcome is Outcome.DONE:
-                            moved.update(counts := row.counts())
-                            sizes[next(iter(counts))] += row.size
-                        elif outcome is Outcome.STALE and attempt < _ATTEMPTS - 1:
-                            stale += 1
-                        elif attempt == 0 or outcome is Outcome.STALE:
-                            left[outcome.value] += 1
-                end_windows(self._elsewhere, ended)
+            for outcome, row in self._move_all(entry, found, lease, now=now):
+                if outcome is Outcome.DONE:
+                    moved.update(counts := row.counts())
+                    sizes[next(iter(counts))] += row.size
+                elif outcome is Outcome.STALE and attempt < _ATTEMPTS - 1:
+                    stale += 1
+                elif attempt == 0 or outcome is Outcome.STALE:
+                    left[outcome.value] += 1
             if not stale:
                 break
         return Followed(dict(moved), dict(left), last, dict(sizes))
 
     def _move_all(
-        self,
-        tx: Transaction,
-        entry: Registered,
-        group: Sequence[tuple[Subject, list[OwnRow]]],
-        ended: list[SessionWindow],
-        *,
-        now: int,
+        self, entry: Registered, found: Sequence[OwnRow], lease: Lease | None, *, now: int
     ) -> Iterator[tuple[Outcome, OwnRow]]:
-        for subject, mine in group:
-            number = tx.number_of(subject)
-            _check_unchanged(tx, entry)
-            if number is None:  # erased meanwhile
-                continue
-            batch = MoveBatch(tx, subject, number, now=now)
-            for row in mine:
-                yield self._move(tx, batch, entry, row, now=now), row
-            batch.save()
-            ended += batch.ended
+        """Move what is an agent's own, and say what became of each; what was erased meanwhile is left out."""
+        theirs = [(subject, list(mine)) for subject, mine in groupby(found, key=lambda row: row.subject)]
+        for group in self._database.groups(theirs):
+            outcomes: list[tuple[Outcome, OwnRow]] = []
+            with self._database.write() as tx:
+                check_lease(tx, lease)
+                for subject, mine in group:
+                    number = tx.number_of(subject)
+                    _check_unchanged(tx, entry)
+                    if number is not None:
+                        batch = MoveBatch(tx, subject, number, now=now)
+                        outcomes += [(self._move(batch, entry, row), row) for row in mine]
+                        batch.save()
+                        tx.then(partial(end_windows, self._elsewhere, batch.ended))
+            yield from outcomes
 
-    def _move(self, tx: Transaction, batch: MoveBatch, entry: Registered, row: OwnRow, *, now: int) -> Outcome:
+    def _move(self, batch: MoveBatch, entry: Registered, row: OwnRow) -> Outcome:
         if entry.state is not State.RECYCLED:
-            move = _restore_move(row, now)
-        elif entry.unfinished is None and _is_held(tx, batch, entry, row):
+            move = _restore_move(row, batch.now)
+        elif entry.unfinished is None and _is_held(batch.tx, batch.holds, entry, row):
             return Outcome.HELD  # it was refused, and written down, when the agent went
         else:
-            move = _removal(entry, row, now)
-        if row.kind is not None:
-            return batch.move(move)
-        return move_session(tx, self._profiles, batch, move, now=now)
+            move = _removal(entry, row, batch.now)
+        return batch.move(move) if row.kind is not None else move_session(self._profiles, batch, move)
 
     def finish(self, entry: Registered, *, lease: Lease | None = None) -> bool:
         with self._database.govern(entry.tenant) as tx:
@@ -218,27 +198,30 @@ class SqlRegistry:
             return tx.run("registry.finish", (entry.tenant, entry.sort, entry.id, entry.version)) > 0
 
     def unfinished(self, tenant: str) -> list[Registered]:
-        with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, "registry.unfinished", (tenant,))]
+        return self._database.ask(Registered, "registry.unfinished", (tenant,))
 
     def due(self, tenant: str, *, now: int) -> list[Registered]:
-        with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, "registry.due", (tenant, now))]
+        return self._database.ask(Registered, "registry.due", (tenant, now))
 
     def outlook(self, entry: Registered, *, at: int) -> Outlook:
         where = (entry.tenant, entry.sort, entry.id)
         own: list[Own] = []
         with self._database.read() as tx:
             stays = _hold_on(tx, where, entry.metadata) is not None
-            held = _Holds(tx, entry)
+            holds = cache(partial(Holds, tx))
+            any_hold = bool(tx.all(Hold, "rules.holds", (entry.tenant, False)))
+
+            def is_kept(row: OwnRow) -> bool:
+                return any_hold and _is_held(tx, holds(row.subject), entry, row)
+
             for what in ("records", "sessions") if entry.sort == AGENT else ():
                 for row in _pages(tx, f"registry.own_{what}", (entry.id, entry.tenant)):
-                    if held.keep(row):
+                    if is_kept(row):
                         stays = True
                     else:
-                        own.append(Own(row.kind_name, row.subject, row.id, row.version, row.size))
-                staying = _pages(tx, f"registry.staying_{what}", (entry.bundle, entry.tenant), (at, held.any))
-                stays = stays or any((row.purge_at or 0) > at or held.keep(row) for row in staying)
+                        own.append(Own(kind_name(row.kind), row.subject, row.id, row.version, row.size))
+                staying = _pages(tx, f"registry.staying_{what}", (entry.bundle, entry.tenant), (at, any_hold))
+                stays = stays or any((row.purge_at or 0) > at or is_kept(row) for row in staying)
         return Outlook(own, stays)
 
     def erase(self, entry: Registered, *, now: int, lease: Lease | None = None) -> bool:
@@ -251,27 +234,7 @@ class SqlRegistry:
             return _forget(tx, known, now)
 
     def list(self, tenant: str, sort: str, *, include_removed: bool = False) -> list[Registered]:
-        with self._database.read() as tx:
-            return [_parse(row) for row in tx.all(Registered, "registry.list", (tenant, sort, include_removed))]
-
-
-class _Holds:
-    """What holds keep of an agent's own."""
-
-    def __init__(self, tx: Transaction, entry: Registered) -> None:
-        self._tx = tx
-        self._entry = entry
-        self._batches: dict[str, MoveBatch] = {}
-        self.any = tx.find(Hold, "rules.holds", (entry.tenant, False)) is not None
-        """Whether any hold stands in the tenant."""
-
-    def keep(self, row: OwnRow) -> bool:
-        """Whether a hold keeps a record, or a conversation."""
-        if not self.any:
-            return False
-        batch = self._batches.get(row.subject) or MoveBatch(self._tx, row.subject, row.number, now=0)
-        self._batches[row.subject] = batch
-        return _is_held(self._tx, batch, self._entry, row)
+        return self._database.ask(Registered, "registry.list", (tenant, sort, include_removed))
 
 
 def _pages(tx: Transaction, statement: str, whose: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Iterator[OwnRow]:
@@ -307,23 +270,23 @@ def _removal(entry: Registered, row: OwnRow, now: int) -> Move:
     """Into the bin until the agent leaves it; what a hold kept for longer has its own time there."""
     purge_at = entry.purge_at if entry.purge_at is not None and entry.purge_at > now else now + BIN
     reason = removal_reason(entry.id)
-    move = Move(row.id, row.version, State(row.state), State.RECYCLED, reason, Cause.AGENT)
+    move = Move(row.id, row.version, row.state, State.RECYCLED, reason, Cause.AGENT)
     return move._replace(purge_at=purge_at, bundle=entry.bundle)
 
 
 def _restore_move(row: OwnRow, now: int) -> Move:
     """Back to where it was. If its time is over, that counts anew: it would be gone at once otherwise."""
     is_over = row.hidden_from is not None and row.hidden_from <= now
-    target = State(row.previous or State.ACTIVE)
+    target = row.previous or State.ACTIVE
     move = Move(row.id, row.version, State.RECYCLED, target, "its agent was restored", Cause.RESTORE)
     return move._replace(aged_from=now if is_over else None)
 
 
-def _is_held(tx: Transaction, batch: MoveBatch, entry: Registered, row: OwnRow) -> bool:
+def _is_held(tx: Transaction, holds: Holds, entry: Registered, row: OwnRow) -> bool:
     if row.kind is not None:
-        thing = held_of(batch.subject, entry.id, row.session_id, row.id, row.metadata)
-        return find_hold(thing, batch.holds) is not None
-    return hold_on(tx, batch, SessionPlace(row.key, row.id, entry.id, row.session_id or "")) is not None
+        return holds.find(entry.id, row.session_id, row.id, row.metadata) is not None
+    keys = message_keys(row.number, row.key)
+    return find_session_hold(tx, holds, keys, row.id, (entry.id, row.session_id or None)) is not None
 
 
 def _check_unchanged(tx: Transaction, entry: Registered) -> None:
@@ -344,7 +307,7 @@ def _hold_on(tx: Transaction, where: Where, metadata: dict[str, Any]) -> Hold | 
     """The hold on all of an agent, or on a tool by its id or tag; those on a user leave the others' alone."""
     tenant, sort, entry_id = where
     thing = Held("", entry_id if sort == AGENT else "", None, entry_id, metadata)
-    return find_hold(thing, active_holds(tx, Subject(tenant)))
+    return find_hold(thing, Holds(tx, Subject(tenant)).active)
 
 
 def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: str) -> None:
@@ -355,13 +318,10 @@ def _note(tx: Transaction, where: Where, action: Action, *, now: int, **detail: 
 
 
 def _get(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered | None:
-    return next(iter(_read(tx, (tenant, sort, entry_id))), None)
+    return tx.find(Registered, "registry.get", (tenant, sort, entry_id))
 
 
-def _read(tx: Transaction, where: Where) -> list[Registered]:
-    return [_parse(row) for row in tx.all(Registered, "registry.get", where)]
-
-
-def _parse(row: Registered) -> Registered:
-    metadata: Any = row.metadata  # as JSON
-    return row._replace(state=State(row.state), metadata=parse_json_object(metadata))
+def _entry(tx: Transaction, tenant: str, sort: str, entry_id: str) -> Registered:
+    """An entry that has just been written."""
+    (entry,) = tx.all(Registered, "registry.get", (tenant, sort, entry_id))
+    return entry

@@ -12,32 +12,31 @@ import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
-from holdfast.core.decisions import find_hold
+from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, StaleError, StoreFullError
-from holdfast.core.records import BIN, HISTORY, LIVE, Cause, Scope, State, Subject
+from holdfast.core.records import BIN, HISTORY, LIVE, Cause, State, Subject
 from holdfast.core.rules import Labels
 from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.registry import Registered
-from holdfast.storage.catalog import MESSAGE_BITS
+from holdfast.storage.catalog import MESSAGE_BITS, table_of
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Transaction
-from holdfast.storage.relational.moves import CurrentRow, MoveBatch, held_of, model_code
+from holdfast.storage.relational.database import Transaction, Transactions
+from holdfast.storage.relational.moves import CurrentRow, MoveBatch, model_code
 from holdfast.storage.relational.rows import KINDS, RecordRow, note_derivations, read_alias
-from holdfast.storage.relational.rules import Profiles
-from holdfast.storage.relational.sessions import SessionRow, find_by_id, message_keys
+from holdfast.storage.relational.rules import Profiles, scope_of
+from holdfast.storage.relational.sessions import find_active, find_by_id, message_keys
 
+#: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
+_TRIES: Final = 5
 _PLACES: Final = (1 << MESSAGE_BITS) - 1
-#: No session has this number: it steps aside before it has one.
-_ASIDE: Final = -1
-_SESSION_AS_IT_WAS: Final = (
-    *("version", "created_at", "updated_at", "aged_from", "moved_at", "purge_at", "id", "agent_id", "session_id"),
-    *("state", "reason", "bundle", "summary"),
-)
+#: No session has this number: it gives up its name before it has one.
+_NAMELESS: Final = -1
 
 
 class PlacedMessage(NamedTuple):
@@ -45,109 +44,6 @@ class PlacedMessage(NamedTuple):
 
     id: str
     key: int
-
-
-class SessionBatch:
-    """Some conversations of one subject."""
-
-    def __init__(self, tx: Transaction, subject: Subject, number: int, profiles: Profiles, *, now: int) -> None:
-        self._tx = tx
-        self._number = number
-        self._profiles = ProfilesOf(tx, profiles, subject)
-        self._now = now
-        self._agents = Agents(tx, subject, now)
-        self.counts: Counter[str] = Counter()
-
-    def add(self, conversation: ConversationRows) -> None:
-        """Add a conversation, or what is missing of it. One that is being deleted is left to that."""
-        session, messages = conversation
-        there = find_by_id(self._tx, self._number, session["id"])
-        if session["state"] == State.DELETING or (there is not None and there.state == State.DELETING):
-            return
-        if there is None:
-            number = self._make(session, messages)
-            self._write(message_keys(self._number, number), messages)
-            self.counts["sessions"] += 1
-        else:
-            keys = message_keys(self._number, there.no)
-            known = dict(self._tx.all(PlacedMessage, "restore.messages_there", keys))
-            messages = [message for message in messages if message["id"] not in known]
-            if not messages:
-                return
-            self._write(keys, messages, frozenset(known.values()))
-            live, size = _counted(messages)
-            self._tx.run("sessions.count_messages", (self._number, live, size, None, there.no))
-        self.counts["messages"] += len(messages)
-
-    def _make(self, session: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
-        """Make a session that is missing; its number."""
-        session = self._as_it_can_be(session)
-        profile = self._profiles.find(HISTORY, session)
-        steps_aside = bool(session["aside"]) and session["state"] == State.ACTIVE
-        own = (self._number, profile, *_counted(messages), _ASIDE if steps_aside else 0)
-        number = self._tx.number("restore.insert_session", (*own, *(session[column] for column in _SESSION_AS_IT_WAS)))
-        if steps_aside:
-            self._tx.run("sessions.give_up_name", (self._number, number))
-        return number
-
-    def _as_it_can_be(self, session: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A session as it was; but where its agent is, and in the recycle bin if another goes by its name."""
-        if session["state"] != State.ACTIVE:
-            return extend_bin_time(session, self._now)
-        if self._agents.has_gone(session):
-            return self._agents.followed(session)
-        who = (self._number, session["agent_id"], session["session_id"])
-        if session["aside"] or self._tx.find(SessionRow, "sessions.session", who) is None:
-            return session
-        return {
-            **session,
-            "state": State.RECYCLED.value,
-            "moved_at": self._now,
-            "purge_at": self._now + BIN,
-            "reason": "it came back from a backup, and another session goes by its name",
-        }
-
-    def _write(
-        self, keys: tuple[int, int, int], messages: Sequence[Mapping[str, Any]], taken: frozenset[int] = frozenset()
-    ) -> None:
-        """Write messages, each at its old place if that is free, else at the end."""
-        subject, first, last = keys
-        rows = list(_placed(messages, first, last, taken))
-        self._tx.run_many("restore.insert_message", [(subject, *row) for row in rows])
-
-
-def _placed(
-    messages: Sequence[Mapping[str, Any]], first: int, last: int, taken: frozenset[int]
-) -> Iterator[tuple[Any, ...]]:
-    old = [first | message["key"] & _PLACES for message in messages]
-    after = max((*taken, *old), default=first - 1) + 1
-    for key, message in zip(old, messages, strict=True):
-        place = key
-        if key in taken:
-            place, after = after, after + 1
-        if place > last:
-            raise StoreFullError("a session has as many messages as it can hold; not all of it can be restored")
-        content = from_canonical(message["content"])
-        columns = ("created_at", "purge_at", "id", "role", "metadata")
-        yield (place, *(message[column] for column in columns), content)
-
-
-def _counted(messages: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """How many messages are not in the recycle bin, and how many bytes their content takes as it is stored."""
-    sizes = [len(message["content"]) for message in messages if message["purge_at"] is None]
-    plain = sum(message["purge_at"] is None and message["content"][:1] == b"\0" for message in messages)
-    return len(sizes), sum(sizes) - plain
-
-
-#: What is written of a record as it was, in the order of the statement, after what it has of its own here.
-_AS_IT_WAS: Final = (
-    *("aged_from", "created_at", "updated_at", "dated_at", "moved_at", "purge_at", "size", "id", "state", "previous"),
-    *("agent_id", "session_id", "name", "reason", "bundle", "metadata", "terms", "vectors"),
-)
-
-
-#: What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels.
-_Whose = tuple[str, Scope, str | None, Labels | None]
 
 
 class PackState(NamedTuple):
@@ -173,28 +69,107 @@ class WantedError(Exception):
         self.packs = packs
 
 
-class Removed(NamedTuple):
-    """An agent that is in the recycle bin."""
-
-    purge_at: int
-    bundle: str | None
-
-
-class RecordBatch:
-    """Some records of one subject: ``take`` chooses, ``find_packs`` looks for where they lie, ``save`` writes."""
+class _RestoreBatch:
+    """Something of one subject that comes back, by the rules that are in force."""
 
     def __init__(self, tx: Transaction, subject: Subject, number: int, profiles: Profiles, *, now: int) -> None:
         self._tx = tx
         self._subject = subject
         self._number = number
-        self._profiles = profiles
         self._now = now
+        self._book = profiles.book(tx, subject.tenant)
+        self._find_profile = cache(partial(profiles.find, tx, book=self._book))
+        self._find_end = cache(lambda *about: self._book.life(about[0], self._book.selecting(*about)).delete_after)
+        self._follow_agent = cache(partial(_follow_agent, tx, subject.tenant, now))
+        self.counts: Counter[str] = Counter()
+
+    def _about(self, kind: str, row: Values, metadata: str = "{}") -> tuple[str, Any, str | None, Labels | None]:
+        """What a profile is found by: kind, scope, the record if a rule is for it alone, and its labels."""
+        scope = scope_of(self._subject, row["agent_id"], row["session_id"] or None)
+        return kind, scope, row["id"] if row["id"] in self._book.singled else None, self._book.labels(metadata)
+
+
+class SessionBatch(_RestoreBatch):
+    """Some conversations of one subject."""
+
+    def add(self, conversation: ConversationRows) -> None:
+        """Add a conversation, or what is missing of it. One that is being deleted is left to that."""
+        session, messages = conversation
+        there = find_by_id(self._tx, self._number, session["id"])
+        if session["state"] == State.DELETING or (there is not None and there.state is State.DELETING):
+            return
+        if there is None:
+            self._write(self._make(session, messages), messages)
+            self.counts["sessions"] += 1
+        else:
+            known = dict(
+                self._tx.all(PlacedMessage, "restore.messages_there", message_keys(self._number, there.number))
+            )
+            messages = [message for message in messages if message["id"] not in known]
+            if not messages:
+                return
+            self._write(there.number, messages, frozenset(known.values()))
+            counts = _count(messages)
+            self._tx.run("sessions.count_messages", (self._number, *counts, None, there.number))
+        self.counts["messages"] += len(messages)
+
+    def _make(self, session: Values, messages: Sequence[Values]) -> int:
+        """Make a session that is missing; its number."""
+        session = self._as_it_can_be(session)
+        is_nameless = bool(session["aside"]) and session["state"] == State.ACTIVE
+        live, size = _count(messages)
+        own = {"subject": self._number, "profile": self._find_profile(*self._about(HISTORY, session))}
+        own |= {"messages": live, "size": size, "aside": _NAMELESS if is_nameless else 0}
+        number = self._tx.number("restore.insert_session", _to_values("sessions", session, own, ("no", "summarized")))
+        if is_nameless:
+            self._tx.run("sessions.give_up_name", (self._number, number))
+        return number
+
+    def _as_it_can_be(self, session: Values) -> Values:
+        """A session as it was; but where its agent is, and in the recycle bin if another goes by its name."""
+        if session["state"] != State.ACTIVE:
+            return _extend_bin_time(session, self._now)
+        following = self._follow_agent(session["agent_id"])
+        if following is not None:
+            return {**session, **following}
+        who = (self._number, session["agent_id"], session["session_id"])
+        if session["aside"] or find_active(self._tx, *who) is None:
+            return session
+        reason = "it came back from a backup, and another session goes by its name"
+        moved = {"moved_at": self._now, "purge_at": self._now + BIN, "reason": reason}
+        return {**session, **moved, "state": State.RECYCLED.value}
+
+    def _write(self, session: int, messages: Sequence[Values], taken: frozenset[int] = frozenset()) -> None:
+        """Write messages of a session, each at its old place if that is free, else at the end."""
+        subject, first, last = message_keys(self._number, session)
+        old = [first | message["key"] & _PLACES for message in messages]
+        after = max((*taken, *old), default=first - 1) + 1
+        rows = []
+        for key, message in zip(old, messages, strict=True):
+            place = key
+            if key in taken:
+                place, after = after, after + 1
+            if place > last:
+                raise StoreFullError("a session has as many messages as it can hold; not all of it can be restored")
+            rows.append(_to_values("history", message, {"subject": subject, "key": place}))
+        self._tx.run_many("restore.insert_message", rows)
+
+
+def _count(messages: Sequence[Values]) -> tuple[int, int]:
+    """How many messages are not in the recycle bin, and how many bytes their content takes as it is stored."""
+    live = [message["content"] for message in messages if message["purge_at"] is None]
+    return len(live), sum(len(content) - (content[:1] == b"\0") for content in live)
+
+
+class RecordBatch(_RestoreBatch):
+    """Some records of one subject: ``take`` chooses, ``find_packs`` looks for where they lie, ``save`` writes."""
+
+    def __init__(self, tx: Transaction, subject: Subject, number: int, profiles: Profiles, *, now: int) -> None:
+        super().__init__(tx, subject, number, profiles, now=now)
         self._batch = MoveBatch(tx, subject, number, now=now)
-        self._agents = Agents(tx, subject, now)
-        self._rows: list[Mapping[str, Any]] = []
+        self._rows: list[Values] = []
         self._there: dict[str, CurrentRow] = {}
         self._packs: dict[int, int] = {}
-        self._counts: Counter[str] = Counter()
 
     def take(self, rows: Sequence[Mapping[str, Any]], *, overwrite: bool) -> None:
         """Choose the records that are to come back."""
@@ -205,8 +180,8 @@ class RecordBatch:
         self._rows = self._with_free_names([self._as_it_can_be(row) for row in missing])
         chosen = {row["id"] for row in self._rows}
         left = [self._there.get(row["id"]) for row in whole if row["id"] not in chosen]
-        self._counts["binned"] = sum(row is not None and row.state == State.RECYCLED for row in left)
-        self._counts["kept"] = len(left) - self._counts["binned"]
+        self.counts["binned"] = sum(row is not None and row.state == State.RECYCLED for row in left)
+        self.counts["kept"] = len(left) - self.counts["binned"]
 
     def _gives_way(self, record_id: str, *, overwrite: bool) -> bool:
         """Whether what is there of a record, if anything, may become what it was. What is being deleted is on its way
@@ -215,17 +190,16 @@ class RecordBatch:
         row = self._there.get(record_id)
         if row is None or row.state == State.DELETING:
             return True
-        thing = held_of(self._subject, row.agent_id, row.session_id, record_id, row.metadata)
-        return overwrite and find_hold(thing, self._batch.holds) is None
+        return overwrite and self._batch.holds.covering(row) is None
 
     def _as_it_can_be(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """A record as it was; but what is an agent's own is where the agent is, and nothing comes into the recycle bin
         to be gone from there at once.
         """
-        kind = KINDS[row["kind"]]
-        if row["state"] in LIVE and "agent" in kind.scope:
-            return self._agents.followed(row) | {"previous": row["state"]} if self._agents.has_gone(row) else row
-        return extend_bin_time(row, self._now)
+        if row["state"] in LIVE and "agent" in KINDS[row["kind"]].scope:
+            following = self._follow_agent(row["agent_id"])
+            return {**row, **following, "previous": row["state"]} if following else row
+        return _extend_bin_time(row, self._now)
 
     def _with_free_names(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Without those whose name another has by now, who does not give it up with this very batch."""
@@ -277,50 +251,41 @@ class RecordBatch:
         if wanted:
             raise WantedError(wanted)
         lost = [row for row in self._rows if row["pack"] is not None and row["pack"] not in self._packs]
-        self._counts["lost"] = len(lost)
+        self.counts["lost"] = len(lost)
         self._rows = [row for row in self._rows if row["pack"] is None or row["pack"] in self._packs]
         return put
 
-    def save(self, models: Mapping[int, str]) -> tuple[Counter[str], frozenset[str], frozenset[str]]:
-        """Write them; how many, which entities are new, and which are as they were before."""
-        replaced = [self._there[row["id"]] for row in self._rows if row["id"] in self._there]
-        self._remove(replaced)
-        codes: dict[int | None, int | None] = {None: None}
+    def save(self, models: Mapping[int, str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Write them; which entities are new, and which are as they were before."""
+        self._remove([self._there[row["id"]] for row in self._rows if row["id"] in self._there])
+        find_code = cache(lambda code: model_code(self._tx, models.get(code)))
         keyed: list[tuple[int, Sequence[str]]] = []
         stored: list[Sequence[Any]] = []
-        profiles = ProfilesOf(self._tx, self._profiles, self._subject)
         for row in self._rows:
             kind = KINDS[row["kind"]]
             counter = self._batch.counter(kind)
-            if row["model"] not in codes:
-                codes[row["model"]] = model_code(self._tx, models.get(row["model"]))
-            model = codes[row["model"]]
+            about = self._about(kind.name.value, row, row["metadata"])
             before = self._there.get(row["id"])
-            version = row["version"] if before is None else max(row["version"], before.version + 1)
-            key = counter.new_key()
-            pack = None if row["pack"] is None else self._packs[row["pack"]]
-            own = (
-                key,
-                self._number,
-                kind.code,
-                profiles.find(kind.name.value, row, row["metadata"]),
-                pack,
-                model,
-                version,
-            )
-            kept = [row[column] for column in _AS_IT_WAS]
-            texts = (from_canonical(row["content"]), from_canonical(row["body"]), row["source"], row["derived_from"])
-            stored.append((*own, *kept, *texts))
-            keyed.append((key, json.loads(row["derived_from"] or "[]")))
-            if row["state"] in LIVE:
+            own = {
+                "key": counter.new_key(),
+                "subject": self._number,
+                "profile": self._find_profile(*about),
+                "pack": None if row["pack"] is None else self._packs[row["pack"]],
+                "model": None if row["model"] is None else find_code(row["model"]),
+                "version": row["version"] if before is None else max(row["version"], before.version + 1),
+            }
+            stored.append(_to_values("records", row, own))
+            keyed.append((own["key"], json.loads(row["derived_from"] or "[]")))
+            if row["state"] in LIVE:  # past its time nobody sees it, and the next sweep takes it
                 counter.count(1, row["size"])
-                self._counts["expired"] += profiles.is_over(kind.name.value, row, row["metadata"], self._now)
+                end = self._find_end(*about)
+                self.counts["expired"] += end is not None and int(row["aged_from"]) + end <= self._now
         self._tx.run_many("restore.insert_record", stored)
         note_derivations(self._tx, self._number, keyed)
         self._batch.save()
-        self._counts["memories"] = len(self._rows) - self._counts["expired"]
+        self.counts["memories"] = len(self._rows) - self.counts["expired"]
         entities = {row["id"] for row in self._rows if KINDS[row["kind"]].has_facts}
-        return self._counts, frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
+        return frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 
     def _remove(self, rows: Sequence[CurrentRow]) -> None:
         """Remove what is there of records that come back, in this very transaction; indexes are told."""
@@ -335,88 +300,32 @@ class RecordBatch:
             self._tx.run("restore.remove_records", (self._number, to_json([row.key for row in rows])))
 
 
-class Agents:
-    """The agents of a subject's tenant, as far as they are in the recycle bin: what is their own is there, too."""
-
-    def __init__(self, tx: Transaction, subject: Subject, now: int) -> None:
-        self._tx = tx
-        self._tenant = subject.tenant
-        self._now = now
-        self._known: dict[str, Removed | None] = {}
-
-    def has_gone(self, row: Mapping[str, Any]) -> bool:
-        """Whether the agent of a record or a conversation is in the recycle bin."""
-        return self._removed(row["agent_id"]) is not None
-
-    def followed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A record or a conversation where its agent is, to come back with it."""
-        removed = self._removed(row["agent_id"])
-        if removed is None:
-            return dict(row)
-        return dict(row) | {
-            "state": State.RECYCLED.value,
-            "moved_at": self._now,
-            "reason": f"agent {row['agent_id']} was removed",
-            "purge_at": removed.purge_at,
-            "bundle": removed.bundle,
-        }
-
-    def _removed(self, agent_id: str) -> Removed | None:
-        if agent_id not in self._known:
-            agent = self._tx.find(Registered, "registry.get", (self._tenant, "agent", agent_id))
-            if agent is None or agent.state == State.ACTIVE:
-                self._known[agent_id] = None
-            else:
-                later = max(agent.purge_at or 0, self._now)
-                self._known[agent_id] = Removed(later if later > self._now else self._now + BIN, agent.bundle)
-        return self._known[agent_id]
+def _follow_agent(tx: Transaction, tenant: str, now: int, agent_id: str) -> Values | None:
+    """What becomes of something live that is an agent's own, if the agent is in the recycle bin: it is there, too."""
+    agent = tx.find(Registered, "registry.get", (tenant, "agent", agent_id))
+    if agent is None or agent.state is State.ACTIVE:
+        return None
+    purge_at = agent.purge_at if agent.purge_at is not None and agent.purge_at > now else now + BIN
+    moved = {"state": State.RECYCLED.value, "moved_at": now, "reason": removal_reason(agent_id)}
+    return {**moved, "purge_at": purge_at, "bundle": agent.bundle}
 
 
-class ProfilesOf:
-    """The profiles of what comes back, by the rules that are in force; each is looked up once in a batch."""
-
-    def __init__(self, tx: Transaction, profiles: Profiles, subject: Subject) -> None:
-        self._tx = tx
-        self._profiles = profiles
-        self._tenant, self._user_id = subject.tenant, subject.user_id
-        self._book = profiles.book(tx, self._tenant)
-        self._found: dict[_Whose, int] = {}
-        self._ends: dict[_Whose, int | None] = {}
-
-    def find(self, kind: str, row: Mapping[str, Any], metadata: str = "{}") -> int:
-        """The number of the profile of a record or a session."""
-        whose = self._whose(kind, row, metadata)
-        if whose not in self._found:
-            self._found[whose] = self._profiles.find(self._tx, *whose, book=self._book)
-        return self._found[whose]
-
-    def is_over(self, kind: str, row: Mapping[str, Any], metadata: str, now: int) -> bool:
-        """Whether a live record is past its time by those rules: then nobody sees it, and the next sweep takes it."""
-        whose = self._whose(kind, row, metadata)
-        if whose not in self._ends:
-            self._ends[whose] = self._book.life(kind, self._book.selecting(*whose)).delete_after
-        ends = self._ends[whose]
-        return ends is not None and int(row["aged_from"]) + ends <= now
-
-    def _whose(self, kind: str, row: Mapping[str, Any], metadata: str) -> _Whose:
-        scope = Scope(self._tenant, self._user_id, row["agent_id"], row["session_id"] or None)
-        singled = row["id"] if row["id"] in self._book.singled else None
-        return kind, scope, singled, self._book.labels(metadata)
-
-
-def extend_bin_time(row: Mapping[str, Any], now: int) -> Mapping[str, Any]:
+def _extend_bin_time(row: Values, now: int) -> Values:
     """What was in the recycle bin has its time there again, if that is over: it would be gone at once otherwise."""
-    over = row["state"] == State.RECYCLED and (row["purge_at"] or 0) <= now
-    return {**row, "purge_at": now + BIN} if over else row
+    is_over = row["state"] == State.RECYCLED and (row["purge_at"] or 0) <= now
+    return {**row, "purge_at": now + BIN} if is_over else row
 
 
-def from_canonical(value: bytes | None) -> str | bytes | None:
+def _to_values(table: str, row: Values, own: Values, without: Container[str] = ()) -> list[Any]:
+    """A canonical row, with what it has of its own here, as statements take it: columns as the catalogue lists them."""
+    given = {**row, **own}
+    columns = table_of(table).columns.items()
+    return [_unpack(given[name]) if kind == "packed" else given[name] for name, kind in columns if name not in without]
+
+
+def _unpack(value: bytes | None) -> str | bytes | None:
     """A text that may be compressed, as statements take it."""
     return value[1:].decode() if value is not None and value[:1] == b"\0" else value
-
-
-#: A cold object that a sweep lets go of again, before its records are there, is noted anew so many times.
-_TRIES: Final = 5
 
 
 class SqlMerger:
@@ -424,7 +333,7 @@ class SqlMerger:
 
     def __init__(
         self,
-        database: Database,
+        database: Transactions,
         origin: Origin,
         *,
         is_erased: Callable[[str], bool],
@@ -458,10 +367,10 @@ class SqlMerger:
                     put = batch.find_packs(packs, objects)
                     for name in put:
                         self._cold().put(name, objects[name] or b"")
-                    counts, entities, replaced = batch.save(self._origin.models)
-                    counts["objects"] = len(put)
-                    self._note(tx, number, counts, rows[0] if alone else None)
-                    return Merged(counts, entities, replaced)
+                    entities, replaced = batch.save(self._origin.models)
+                    batch.counts["objects"] = len(put)
+                    self._note(tx, number, batch.counts, rows[0] if alone else None)
+                    return Merged(batch.counts, entities, replaced)
             except WantedError as wanted:
                 self._note_packs(owner, wanted.packs, objects)
         raise StaleError("a sweep keeps letting go of cold objects that are being brought back; try again after it")
@@ -496,10 +405,9 @@ class SqlMerger:
             ends = {row[end] for row in rows for end in ("source", "target")} - {None}
             found = tx.all(CurrentRow, "records.current_all", (to_json(sorted(ends)), number, False))
             known = {entity.id for entity in found if entity.state != State.DELETING}
-            there = set(tx.values("restore.facts_there", (to_json([row["id"] for row in rows]), number)))
+            there = set(tx.all(str, "restore.facts_there", (to_json([row["id"] for row in rows]), number)))
             new = [row for row in rows if row["id"] not in there and row["source"] in known]
-            columns = ("id", "source", "name", "target", "value", "since", "until", "recorded_at")
-            tx.run_many("facts.add", [(number, *(row[column] for column in columns)) for row in new])
+            tx.run_many("facts.add", [_to_values("facts", row, {"subject": number}) for row in new])
             counts = Counter(facts=len(new))
             self._note(tx, number, counts)
         unsaid = {
@@ -546,11 +454,8 @@ class SqlMerger:
 
     def _note(self, tx: Transaction, number: int, counts: Counter[str], one: Values | None = None) -> None:
         """Write into the subject's chain what came back, if anything did; of one record, which it is."""
-        brought = {
-            what: counts[what]
-            for what in ("memories", "expired", "sessions", "messages", "facts", "holds")
-            if counts[what]
-        }
+        said = ("memories", "expired", "sessions", "messages", "facts", "holds")
+        brought = {what: counts[what] for what in said if counts[what]}
         if brought:
             detail = {
                 "kind": "backup" if one is None else KINDS[one["kind"]].name.value,
@@ -565,15 +470,13 @@ class SqlMerger:
 def _is_on_something(tx: Transaction, hold: Values) -> bool:
     """Whether what a hold is on is there, if it is on one thing."""
     where = (hold["memory_id"], hold["tenant"])
+    elsewhere = ("restore.session_anywhere", "restore.message_anywhere")
     return (
         hold["memory_id"] is None
         or tx.find(RecordRow, "records.find", where) is not None
-        or tx.value("restore.session_anywhere", where) is not None
-        or tx.value("restore.message_anywhere", where) is not None
+        or any(tx.all(int, statement, where) for statement in elsewhere)
     )
 
 
 def _insert_hold(tx: Transaction, row: Values) -> int:
-    columns = ("id", "tenant", "user_id", "agent_id", "session_id", "memory_id", "tag", "reason", "author")
-    moments = ("created_at", "released_at", "released_by")
-    return tx.run("restore.insert_hold", [row[column] for column in (*columns, *moments)])
+    return tx.run("restore.insert_hold", _to_values("holds", row, {}))

@@ -1,12 +1,11 @@
-"""Records as rows: their keys and counts, how they are stored and read, and where they came from.
+"""Records as rows: their keys and counts, and how they are stored and read.
 
 A subject's kind is one run of keys, and one row that counts what is in it. Every change of records goes through that
 row: it counts memories and bytes exactly, numbers the transactions and lists the changed records, so that indexes in
 any process can follow.
 
-A record's own row says who wrote it and what it was derived from. The table of derivations says the latter once more,
-the other way round; its rows go with the record's. It is read for one subject at a time: an id that is another user's
-leads nowhere, as one that is nobody's does, and nobody is told which it is.
+A record's own row says what it was derived from. The table of derivations says that once more, the other way round; its
+rows go with the record's.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.clock import check_deadline
 from holdfast.core.decisions import Held, RecordFacts
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import COUNT_BITS, KIND_BITS, TYPES, Kind, Record, Scope, State, Subject, Usage
-from holdfast.core.values import agent_of, agent_source, is_packed, pack, parse_json_object, to_json, unpack
-from holdfast.ports.records import Written
-from holdfast.storage.relational.database import NOBODY, Database, Question, Transaction
+from holdfast.core.records import COUNT_BITS, HISTORY, KIND_BITS, TYPES, Kind, Record, Scope, State, Subject, Usage
+from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
+from holdfast.storage.relational.database import NOBODY, Question, Transaction
 
 #: Before everything, in an order of a moment and a key.
 START: Final = (-(2**63), -(2**63))
@@ -44,32 +42,8 @@ def all_keys(subject: int) -> tuple[int, int]:
 
 def read_alias(tx: Transaction, subject: int | None) -> str | None:
     """The pseudonym of a subject, by its number."""
-    alias: bytes | None = None if subject is None else tx.value("records.alias", (subject,))
+    alias = None if subject is None else tx.find(bytes, "records.alias", (subject,))
     return None if alias is None else alias.hex()
-
-
-class QuotaRow(NamedTuple):
-    """A quota that was set. ``None`` is the default, -1 is no limit."""
-
-    max_memories: int | None
-    max_bytes: int | None
-    user_id: str = ""
-
-
-def limits(tx: Transaction, subject: Subject, kind: Kind) -> tuple[int | None, int | None]:
-    """The quota in force: the user's own where set, else the tenant's, else the kind's default."""
-    tenant, user_id = subject.tenant, subject.user_id
-    found = tx.all(QuotaRow, "records.quotas", (tenant, user_id, kind.code))
-    return _in_force(kind, sorted(found, key=lambda quota: quota.user_id))  # the tenant's, '', comes first
-
-
-def _in_force(kind: Kind, quotas: Iterable[QuotaRow]) -> tuple[int | None, int | None]:
-    memories: int = kind.max_memories
-    size: int = kind.max_bytes
-    for quota in quotas:
-        memories = memories if quota.max_memories is None else quota.max_memories
-        size = size if quota.max_bytes is None else quota.max_bytes
-    return (None if memories < 0 else memories), (None if size < 0 else size)
 
 
 class Counts(NamedTuple):
@@ -110,9 +84,14 @@ class WriteContext(NamedTuple):
         return Counts(self.seq, self.floor, self.next, self.memories, self.bytes)
 
     def limits(self, kind: Kind) -> tuple[int | None, int | None]:
-        """The quota in force."""
-        quotas = ((self.their_memories, self.their_bytes), (self.own_memories, self.own_bytes))
-        return _in_force(kind, (QuotaRow(*quota) for quota in quotas))
+        """The quota in force: the user's own where set, else the tenant's, else the kind's default; -1 is no limit."""
+        memories = _first(self.own_memories, self.their_memories, kind.max_memories)
+        size = _first(self.own_bytes, self.their_bytes, kind.max_bytes)
+        return (None if memories < 0 else memories), (None if size < 0 else size)
+
+
+def _first(own: int | None, theirs: int | None, default: int) -> int:
+    return own if own is not None else default if theirs is None else theirs
 
 
 def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
@@ -121,9 +100,10 @@ def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Questi
     return "records.write_context", (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
 
 
-def read_context(tx: Transaction, asked: Question) -> WriteContext:
-    """All of it as it is now."""
-    return tx.first(WriteContext, *asked)
+def read_context(tx: Transaction, subject: Subject, kind: Kind) -> WriteContext:
+    """All of it as it is now, in the midst of a transaction; no agent is asked for."""
+    (context,) = tx.all(WriteContext, *context_query(subject, kind, ()))
+    return context
 
 
 class ScopeCounter:
@@ -182,7 +162,6 @@ class ScopeCounter:
 
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 STATES: Final = {state.value: state for state in State}
-_EVERY_KEY: Final = (0, 2**63 - 1)
 
 
 class RecordRow(NamedTuple):
@@ -236,40 +215,24 @@ def to_stored(content: str, metadata: dict[str, Any], body: dict[str, Any] | Non
 def as_record(subject: Subject, row: RecordRow) -> Record:
     """A stored record as callers know it; whoever reads many stops at the deadline."""
     check_deadline()
-    tenant, user_id = subject.tenant, subject.user_id
-    return Record(
-        id=row.id,
-        kind=KINDS[row.kind].name,
-        scope=Scope(tenant, user_id, row.agent_id, row.session_id),
-        content=unpack(row.content),
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        dated_at=row.dated_at,
-        metadata=parse_json_object(row.metadata),
-        body=None if row.body is None else parse_json_object(unpack(row.body)),
-        state=STATES[row.state],
-        version=row.version,
-        aged_from=row.aged_from,
-        compressed=is_packed(row.content),
-        name=row.name,
-        previous=None if row.previous is None else STATES[row.previous],
-        archive_at=row.archive_at,
-        hidden_from=row.hidden_from,
-        moved_at=row.moved_at,
-        purge_at=row.purge_at,
-        reason=row.reason,
-        pack=row.pack,
-        source=row.source,
-        derived_from=tuple(json.loads(row.derived_from)) if row.derived_from else (),
-        bundle=row.bundle,
-    )
+    scope = Scope(subject.tenant, subject.user_id, row.agent_id, row.session_id)
+    what = (row.id, KINDS[row.kind].name, scope, unpack(row.content))
+    dates = (row.created_at, row.updated_at, row.dated_at)
+    body = None if row.body is None else parse_json_object(unpack(row.body))
+    previous = None if row.previous is None else STATES[row.previous]
+    life = (row.version, row.aged_from, row.archive_at, row.hidden_from, row.moved_at, row.purge_at, row.reason)
+    sources = tuple(json.loads(row.derived_from)) if row.derived_from else ()
+    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle)
+    data = (parse_json_object(row.metadata), body, row.name)
+    fields = (*what, *dates, *data, STATES[row.state], previous, *life, *origin)
+    return Record(*fields)
 
 
 class FactsRow(NamedTuple):
-    """What is decided by of a record, and who wrote it."""
+    """What is decided by of a record, and who wrote it; without a kind, of a conversation."""
 
     id: str
-    kind: int
+    kind: int | None
     state: str
     version: int
     aged_from: int
@@ -281,49 +244,21 @@ class FactsRow(NamedTuple):
     source: str | None
     key: int
     subject: Subject = NOBODY
+    metadata: str = "{}"
 
-    def facts(self, subject: Subject) -> RecordFacts:
+    def facts(self, subject: Subject | None = None) -> RecordFacts:
         """What is decided by; of a record in the recycle bin, without its metadata."""
-        return RecordFacts(
-            self.id,
-            KINDS[self.kind].name.value,
-            subject,
-            Held(subject.user_id, self.agent_id, self.session_id, self.id, {}),
-            STATES[self.state],
-            self.version,
-            self.aged_from,
-            self.purge_at,
-            self.size,
-            self.pack is not None,
-        )
+        whose = subject or self.subject
+        metadata = json.loads(self.metadata) if self.metadata != "{}" else {}
+        thing = Held(whose.user_id, self.agent_id, self.session_id, self.id, metadata)
+        when = (self.version, self.aged_from, self.purge_at)
+        kind, state, is_cold = kind_name(self.kind), STATES[self.state], self.pack is not None
+        return RecordFacts(self.id, kind, whose, thing, state, *when, self.size, is_cold)
 
 
-class SqlProvenance:
-    """The ``ProvenanceStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def derived(self, subject: Subject, source_ids: Sequence[str]) -> list[Written]:
-        with self._database.read() as tx:
-            number = tx.number_of(subject)
-            if number is None:
-                return []
-            found = tx.all(FactsRow, "records.derived", (number, to_json(source_ids)))
-        return [_written(subject, row) for row in found]
-
-    def of_source(
-        self, tenant: str, source: str, subject: Subject | None = None, *, after: int = 0, limit: int
-    ) -> tuple[list[Written], int]:
-        agent_id = agent_of(source)
-        with self._database.read() as tx:
-            first, last = _EVERY_KEY if subject is None else all_keys(tx.number_of(subject) or 0)
-            where = (source, max(first - 1, after), last, tenant, limit)
-            if agent_id is None:
-                found = tx.all(FactsRow, "records.of_source", where)
-            else:
-                found = tx.all(FactsRow, "records.of_agent", (*where, agent_id))
-        return [_written(row.subject, row) for row in found], found[-1].key if found else after
+def kind_name(code: int | None) -> str:
+    """The name of a kind; without a code, a conversation is meant."""
+    return HISTORY if code is None else KINDS[code].name.value
 
 
 def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Sequence[str]]]) -> None:
@@ -337,7 +272,3 @@ def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequ
     """Note that a record was derived from these, and not from what it said before."""
     tx.run("records.underive", (key,))
     note_derivations(tx, number, [(key, sources)])
-
-
-def _written(subject: Subject, row: FactsRow) -> Written:
-    return Written(row.facts(subject), row.source or agent_source(row.agent_id))

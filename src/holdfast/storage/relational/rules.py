@@ -32,20 +32,20 @@ from holdfast.core.rules import (
 from holdfast.core.values import to_json
 from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
 from holdfast.storage.relational.rows import KINDS, all_keys
 
 
 class RuleRow(NamedTuple):
-    """A rule, as it is stored; an empty text stands for what it does not name."""
+    """A rule, as it is stored."""
 
     no: int
     id: str
     kind: str
-    user_id: str
-    agent_id: str
-    session_id: str
-    memory_id: str
+    user_id: str | None
+    agent_id: str | None
+    session_id: str | None
+    memory_id: str | None
     terms: str
     pending: str | None
     version: int
@@ -54,20 +54,12 @@ class RuleRow(NamedTuple):
 
     def rule(self, tenant: str) -> Rule:
         """The rule that it is."""
-        return Rule(
-            id=self.id,
-            tenant=tenant,
-            kind=self.kind,
-            terms=Terms(*json.loads(self.terms)),
-            user_id=self.user_id or None,
-            agent_id=self.agent_id or None,
-            session_id=self.session_id or None,
-            memory_id=self.memory_id or None,
-            version=self.version,
-            pending=None if self.pending is None else Terms(*json.loads(self.pending)),
-            updated_at=self.updated_at,
-            selection=Selection.parse(self.selection) if self.selection else None,
-        )
+        values = self._asdict()
+        del values["no"]
+        values["terms"] = Terms(*json.loads(self.terms))
+        values["pending"] = None if self.pending is None else Terms(*json.loads(self.pending))
+        values["selection"] = Selection.parse(self.selection) if self.selection else None
+        return Rule(tenant=tenant, **values)
 
 
 class DefaultsRow(NamedTuple):
@@ -82,7 +74,7 @@ class ProfileRow(NamedTuple):
 
     no: int
     kind: str
-    rules: str
+    rules: str = "[]"
 
 
 class Book:
@@ -168,7 +160,7 @@ class Profiles:
         if where in self._numbers:
             return self._numbers[where]
         made = self._made.setdefault(tx, set())
-        known: int | None = tx.value("rules.profile", where)
+        known = tx.find(int, "rules.profile", where)
         if known is not None:
             if where not in made:  # what this transaction has made may yet be undone
                 self._numbers[where] = known
@@ -205,8 +197,7 @@ def raise_version(tx: Transaction, tenant: str) -> None:
 
 def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
     """The scope of something of a subject."""
-    tenant, user_id = subject.tenant, subject.user_id
-    return Scope(tenant, user_id, agent_id, session_id)
+    return Scope(subject.tenant, subject.user_id, agent_id, session_id)
 
 
 def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
@@ -220,18 +211,11 @@ def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
 
 def version_of(tx: Transaction, tenant: str) -> int:
     """The version of a tenant's book."""
-    version: int = tx.value("rules.book", (tenant,)) or 0
-    return version
+    return tx.find(int, "rules.book", (tenant,)) or 0
 
 
 _log = logging.getLogger("holdfast.rules")
 _BATCH: Final = 1_000
-
-
-class BookRow(NamedTuple):
-    """The version of a tenant's rules."""
-
-    version: int
 
 
 class OtherDefaults(NamedTuple):
@@ -270,11 +254,11 @@ class AssignedSession(NamedTuple):
     session_id: str
 
 
-class SqlRules:
+class SqlRules(SqlStore):
     """The ``RuleStore`` of the relational engines."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Transactions) -> None:
+        super().__init__(database)
         self._profiles = Profiles()
 
     def rules(self, tenant: str) -> list[Rule]:
@@ -287,8 +271,7 @@ class SqlRules:
 
     def adopt_defaults(self, *, now: Callable[[], int]) -> list[str]:
         mine = dump_defaults()
-        with self._database.read() as tx:
-            others = tx.all(OtherDefaults, "rules.other_defaults", (mine,))
+        others = self._database.ask(OtherDefaults, "rules.other_defaults", (mine,))
         adopted = [one.tenant for one in others if not is_newer(one.software) and self._adopt(one.tenant, mine, now())]
         if adopted:
             _log.warning(
@@ -317,8 +300,7 @@ class SqlRules:
         return True
 
     def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
-        found = self._database.ask(BookRow, "rules.book", (scope.tenant,))
-        book = self._profiles.known(scope.tenant, found[0].version if found else 0)
+        book = self._profiles.known(scope.tenant, self._find(int, "rules.book", scope.tenant) or 0)
         if book is not None:
             return book.life(kind, book.selecting(kind, scope, memory_id, labels))
         with self._database.read() as tx:
@@ -411,7 +393,7 @@ def _settle(tx: Transaction, tenant: str, number: int, book: Book, now: int) -> 
     if book.rules[number].selection is None:
         tx.run("rules.settle_rule", (now, number))
         return set()
-    ended = set(tx.values("rules.retire_selections", (now, tenant, number)))
+    ended = set(tx.all(int, "rules.retire_selections", (now, tenant, number)))
     tx.run("rules.settle_selection", (now, number, tenant))
     return ended
 
@@ -448,11 +430,8 @@ def _subjects(tx: Transaction, rule: Rule) -> list[SubjectRow]:
     return tx.all(SubjectRow, "rules.subjects_of", (rule.tenant,))
 
 
-class SqlHolds:
+class SqlHolds(SqlStore):
     """The ``HoldStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, hold: Hold, event: Event) -> Hold:
         with self._database.govern(hold.tenant) as tx:
@@ -463,8 +442,7 @@ class SqlHolds:
             return hold
 
     def list(self, tenant: str, *, released: bool = False) -> list[Hold]:
-        with self._database.read() as tx:
-            return tx.all(Hold, "rules.holds", (tenant, released))
+        return self._database.ask(Hold, "rules.holds", (tenant, released))
 
     def release(self, tenant: str, hold_id: str, *, now: int, event: Event) -> Hold | None:
         with self._database.govern(tenant) as tx:

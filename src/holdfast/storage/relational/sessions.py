@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.core.clock import check_deadline
-from holdfast.core.decisions import Held, Hold, find_hold, reason_for
+from holdfast.core.decisions import Hold, reason_for
 from holdfast.core.errors import StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore, ShortWindow
 from holdfast.storage.catalog import MESSAGE_BITS
-from holdfast.storage.relational.database import NOBODY, Database, DuplicateError, Transaction
-from holdfast.storage.relational.moves import MoveBatch, is_removed
+from holdfast.storage.relational.database import NOBODY, DuplicateError, SqlStore, Transaction
+from holdfast.storage.relational.moves import Holds, MoveBatch, removed_until
 from holdfast.storage.relational.records import refuse_removed_agents
 from holdfast.storage.relational.rules import Profiles, scope_of
 
@@ -38,13 +37,10 @@ class UserWindow(NamedTuple):
     expires_at: int
 
 
-class SqlShortTerm:
+class SqlShortTerm(SqlStore):
     """The ``ShortTermStore`` of the relational engines."""
 
     is_outside = False
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def append(
         self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
@@ -101,25 +97,20 @@ class SqlShortTerm:
         return ended
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
-        with self._database.write() as tx:
-            return tx.run("sessions.end_windows_of_agent", (agent_id, tenant))
+        return self._change("sessions.end_windows_of_agent", agent_id, tenant)
 
     def end_user(self, tenant: str, user_id: str) -> int:
         with self._database.write() as tx:
             return tx.run("sessions.end_windows_of_user", (tx.number_of(Subject(tenant, user_id)),))
 
     def end_expired(self, now: int, limit: int) -> int:
-        with self._database.write() as tx:
-            return tx.run("sessions.end_expired", (now, limit))
+        return self._change("sessions.end_expired", now, limit)
 
     def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
         del known  # ids are kept as they are
-        with self._database.read() as tx:
-            subject = tx.number_of(Subject(tenant, user_id))
-            found = tx.all(UserWindow, "sessions.windows_of_user", (subject,))
-        for window in found:
-            with self._database.read() as tx:
-                rows = tx.all(MessageRow, "sessions.short_messages", (subject, window.no))
+        subject = Subject(tenant, user_id)
+        for window in self._ask_about(subject, UserWindow, "sessions.windows_of_user"):
+            rows = self._ask_about(subject, MessageRow, "sessions.short_messages", window.no)
             if rows:
                 messages = [as_message(row) for row in rows]
                 yield ShortWindow(window.agent_id, window.session_id or None, window.expires_at, messages)
@@ -140,68 +131,15 @@ _NEXT: Final = {
 }
 
 
-class SessionPlace(NamedTuple):
-    """Where a session is: its number and id, and whose it is. An empty text is the session without a name."""
+class OpenSession(NamedTuple):
+    """What is to be known of a session to add messages to it."""
 
-    no: int
+    number: int
     id: str
-    agent_id: str
-    session_id: str
-
-
-class SessionRow(NamedTuple):
-    """A session, as it is stored."""
-
-    no: int
-    id: str
-    agent_id: str
-    session_id: str
-    state: str
     version: int
-    created_at: int
-    updated_at: int
-    aged_from: int
-    hidden_from: int | None
-    moved_at: int | None
-    reason: str | None
-    purge_at: int | None
-    bundle: str | None
-    messages: int
-    size: int
     summary: str
-    subject: Subject = NOBODY
-    next_key: int = 0
-
-    @property
-    def place(self) -> SessionPlace:
-        """Where it is."""
-        return SessionPlace(self.no, self.id, self.agent_id, self.session_id)
-
-    def is_over(self, now: int) -> bool:
-        """Whether its time is over, swept or not."""
-        return self.hidden_from is not None and self.hidden_from <= now
-
-    def session(self, subject: Subject) -> Session:
-        """The session as callers know it."""
-        return Session(
-            id=self.id,
-            subject=subject,
-            agent_id=self.agent_id,
-            session_id=self.session_id or None,
-            state=State(self.state),
-            version=self.version,
-            created_at=self.created_at,
-            updated_at=self.updated_at,
-            aged_from=self.aged_from,
-            hidden_from=self.hidden_from,
-            moved_at=self.moved_at,
-            reason=self.reason,
-            purge_at=self.purge_at,
-            bundle=self.bundle,
-            messages=self.messages,
-            size=self.size,
-            summary=self.summary,
-        )
+    hidden_from: int | None
+    next_key: int
 
 
 class HeldMessage(NamedTuple):
@@ -253,35 +191,36 @@ def to_stored_message(message: Message) -> StoredMessage:
     return StoredMessage(message.id, message.role, message.created_at, to_json(message.metadata), pack(message.content))
 
 
-def move_session(tx: Transaction, profiles: Profiles, batch: MoveBatch, move: Move, *, now: int) -> Outcome:
+def move_session(profiles: Profiles, batch: MoveBatch, move: Move) -> Outcome:
     """Carry out a move of a subject's conversation within a transaction, or say why not."""
-    row = find_by_id(tx, batch.number, move.id)
-    if row is None or (row.state, row.version) != (move.source, move.version):
+    session = find_by_id(batch.tx, batch.number, move.id)
+    if session is None or (session.state, session.version) != (move.source, move.version):
         return Outcome.STALE
     if move.target not in _NEXT.get(move.source, ()):
         return Outcome.STALE
-    if move.target is State.ACTIVE and is_removed(tx, batch.subject.tenant, row.agent_id):
-        return batch.answer(move, HISTORY, Outcome.PARTED)
-    if move.target is State.ACTIVE:  # one of the same name whose time is over is in nobody's way
-        there = tx.find(SessionRow, "sessions.session", (batch.number, row.agent_id, row.session_id))
-        if there is not None and there.is_over(now):
-            _free_name(tx, profiles, batch, there, now)
-    hold = hold_on(tx, batch, row.place)
-    return batch.move_session(move, hold, lambda: _carry_out(tx, batch, row, move, now))
+    if move.target is State.ACTIVE:
+        if removed_until(batch.tx, batch.subject.tenant, session.agent_id) is not None:
+            return batch.answer(move, HISTORY, Outcome.PARTED)
+        there = find_active(batch.tx, batch.number, session.agent_id, session.session_id)
+        if there is not None and is_over(there.hidden_from, batch.now):  # then it is in nobody's way
+            _free_name(profiles, batch, there)
+    hold = hold_on_session(batch.tx, batch.holds, batch.number, session)
+    return batch.move_session(move, hold, lambda: _carry_out(batch, session, move))
 
 
-def _carry_out(tx: Transaction, batch: MoveBatch, row: SessionRow, move: Move, now: int) -> Outcome:
-    subject, number = batch.number, row.no
+def _carry_out(batch: MoveBatch, session: Session, move: Move) -> Outcome:
+    tx, subject, number = batch.tx, batch.number, session.number
     if move.target is State.DELETED:
         ended = tx.run("sessions.end_session", (number, *message_keys(subject, number)))
         return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
     if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
-        tx.run("sessions.end_window_of_session", (subject, row.agent_id, row.session_id, row.id))
-        batch.ended.append(SessionWindow(scope_of(batch.subject, row.agent_id, row.session_id or None), row.id))
+        window = (subject, session.agent_id, session.session_id or "", session.id)
+        tx.run("sessions.end_window_of_session", window)
+        batch.ended.append(SessionWindow(scope_of(batch.subject, session.agent_id, session.session_id), session.id))
     if move.target is State.DELETING:
-        tx.run("sessions.claim_session", (subject, move.target, now, move.reason, move.purge_at, number))
+        tx.run("sessions.claim_session", (subject, move.target, batch.now, move.reason, move.purge_at, number))
         return Outcome.DONE
-    values = (subject, move.target, now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
+    values = (subject, move.target, batch.now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
     try:
         with tx.attempt():
             tx.run("sessions.move_session", values)
@@ -290,48 +229,53 @@ def _carry_out(tx: Transaction, batch: MoveBatch, row: SessionRow, move: Move, n
     return Outcome.DONE
 
 
-def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> tuple[int, Session]:
+def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int) -> Session:
     """The scope's session, begun if there is none (its version is 1 then). One whose time is over is not revived: it
-    goes to the recycle bin or, if a hold keeps it, steps aside.
+    goes to the recycle bin or, if a hold keeps it, gives up its name.
     """
     subject = tx.number_for(scope.subject)
     refuse_removed_agents(tx, [scope])
-    who = (subject, *name_of(scope))
-    row = tx.find(SessionRow, "sessions.session", who)
-    if row is not None and row.is_over(now):
+    session = find_active(tx, subject, scope.agent_id, scope.session_id)
+    if session is not None and is_over(session.hidden_from, now):
         batch = MoveBatch(tx, scope.subject, subject, now=now)
-        _free_name(tx, profiles, batch, row, now)
+        _free_name(profiles, batch, session)
         batch.save()
-        row = None
-    if row is None:
+        session = None
+    if session is None:
         profile = profiles.find(tx, HISTORY, scope)
-        tx.run("sessions.new_session", (*who, uuid.uuid4().hex, profile, begun))
-        (row,) = tx.all(SessionRow, "sessions.session", who)
-    return row.no, row.session(scope.subject)
+        tx.run("sessions.new_session", (subject, *name_of(scope), uuid.uuid4().hex, profile, begun))
+        (session,) = tx.all(Session, "sessions.session", (subject, *name_of(scope)))
+    return session
 
 
 def continue_session(
-    tx: Transaction, profiles: Profiles, scope: Scope, *, now: int, begun: int
-) -> tuple[int, Session, int]:
-    """The same, and the key that its next message has: at one look, where there is a session that goes on."""
-    subject = tx.number_for(scope.subject)
-    row = tx.find(SessionRow, "sessions.opened", (subject, *name_of(scope), scope.tenant))
-    if row is not None and not row.is_over(now):
-        return row.no, row.session(scope.subject), row.next_key
-    number, session = open_session(tx, profiles, scope, now=now, begun=begun)
-    return number, session, tx.number("sessions.next_place", message_keys(subject, number))
+    tx: Transaction, profiles: Profiles, subject: int, scope: Scope, *, now: int, begun: int
+) -> OpenSession:
+    """The same, with the key that its next message has: at one look, where there is a session that goes on."""
+    opened = tx.find(OpenSession, "sessions.opened", (subject, *name_of(scope), scope.tenant))
+    if opened is not None and not is_over(opened.hidden_from, now):
+        return opened
+    session = open_session(tx, profiles, scope, now=now, begun=begun)
+    next_key = tx.number("sessions.next_place", message_keys(subject, session.number))
+    return OpenSession(session.number, session.id, session.version, session.summary, None, next_key)
 
 
-def _free_name(tx: Transaction, profiles: Profiles, batch: MoveBatch, row: SessionRow, now: int) -> None:
+def is_over(hidden_from: int | None, now: int) -> bool:
+    """Whether the time of a session is over, swept or not."""
+    return hidden_from is not None and hidden_from <= now
+
+
+def _free_name(profiles: Profiles, batch: MoveBatch, session: Session) -> None:
     """Recycle a session whose time is over and whose name is wanted; one that a hold keeps gives up its name alone."""
-    life = profiles.life(tx, HISTORY, scope_of(batch.subject, row.agent_id, row.session_id or None), row.id)
+    if hold_on_session(batch.tx, batch.holds, batch.number, session) is not None:
+        batch.tx.run("sessions.give_up_name", (batch.number, session.number))
+        return
+    scope = scope_of(batch.subject, session.agent_id, session.session_id)
+    life = profiles.life(batch.tx, HISTORY, scope, session.id)
     reason = reason_for(HISTORY, life, State.RECYCLED)
-    move = Move(row.id, row.version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by)
-    move = move._replace(purge_at=now + BIN)
-    if hold_on(tx, batch, row.place) is None:
-        batch.move_session(move, None, lambda: _carry_out(tx, batch, row, move, now))
-    else:
-        tx.run("sessions.give_up_name", (batch.number, row.no))
+    move = Move(session.id, session.version, State.ACTIVE, State.RECYCLED, reason, Cause.RULE, rule=life.delete_by)
+    move = move._replace(purge_at=batch.now + BIN)
+    batch.move_session(move, None, lambda: _carry_out(batch, session, move))
 
 
 def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]) -> None:
@@ -348,26 +292,29 @@ def end_windows(elsewhere: ShortTermStore | None, ended: Sequence[SessionWindow]
         _log.warning("%d short-term windows are not removed yet: %s", len(ended), problem)
 
 
-def hold_on(tx: Transaction, batch: MoveBatch, place: SessionPlace) -> Hold | None:
-    """The hold that covers a session, or any message of it: what takes the whole takes each of them."""
-    if not batch.holds:
-        return None
-    thing = Held(batch.subject.user_id, place.agent_id, place.session_id or None, place.id, {})
-    found = find_hold(thing, batch.holds)
-    ids = [hold.memory_id for hold in batch.holds if hold.memory_id is not None]
-    tagged = any(hold.tag is not None for hold in batch.holds)
-    if found is None and (ids or tagged):
-        where = (*message_keys(batch.number, place.no), tagged, to_json(ids))
-        for row in tx.all(HeldMessage, "sessions.messages_to_hold", where):
-            message = thing._replace(item_id=row.id, metadata=json.loads(row.metadata))
-            found = found or find_hold(message, batch.holds)
-    return found
+def hold_on_session(tx: Transaction, holds: Holds, subject: int, session: Session) -> Hold | None:
+    """The hold that covers a session, or any message of it."""
+    keys = message_keys(subject, session.number)
+    return find_session_hold(tx, holds, keys, session.id, (session.agent_id, session.session_id))
 
 
-def find_session(tx: Transaction, scope: Scope, now: int) -> tuple[int, Session] | None:
+def find_session_hold(
+    tx: Transaction, holds: Holds, keys: tuple[int, int, int], item_id: str, name: tuple[str, str | None]
+) -> Hold | None:
+    """The same for a session by its id, agent and name: what takes the whole takes each of its messages."""
+    found = holds.find(*name, item_id)
+    ids = [hold.memory_id for hold in holds.active if hold.memory_id is not None]
+    tagged = any(hold.tag is not None for hold in holds.active)
+    if found is not None or not (ids or tagged):
+        return found
+    messages = tx.all(HeldMessage, "sessions.messages_to_hold", (*keys, tagged, to_json(ids)))
+    held = (holds.find(*name, message.id, message.metadata) for message in messages)
+    return next(filter(None, held), None)
+
+
+def find_session(tx: Transaction, scope: Scope, now: int) -> Session | None:
     """The scope's session, if it can be seen now."""
-    row = tx.find(SessionRow, "sessions.visible_session", visible(scope, now))
-    return None if row is None else (row.no, row.session(scope.subject))
+    return tx.find(Session, "sessions.visible_session", visible(scope, now))
 
 
 def visible(scope: Scope, now: int) -> tuple[object, ...]:
@@ -375,9 +322,14 @@ def visible(scope: Scope, now: int) -> tuple[object, ...]:
     return (scope.subject, *name_of(scope), now, scope.tenant)
 
 
-def find_by_id(tx: Transaction, subject: int | None, item_id: str) -> SessionRow | None:
+def find_active(tx: Transaction, subject: int, agent_id: str, session_id: str | None) -> Session | None:
+    """The active session of a name, be its time over or not."""
+    return tx.find(Session, "sessions.session", (subject, agent_id, session_id or ""))
+
+
+def find_by_id(tx: Transaction, subject: int | None, item_id: str) -> Session | None:
     """A subject's session, by its id."""
-    return tx.find(SessionRow, "sessions.session_by_id", (item_id, subject))
+    return tx.find(Session, "sessions.session_by_id", (item_id, subject))
 
 
 def message_keys(subject: int, session: int) -> tuple[int, int, int]:

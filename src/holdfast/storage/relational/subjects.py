@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, AuditEntry, Event
 from holdfast.core.chain import parse_entries
-from holdfast.core.decisions import Hold, find_hold
+from holdfast.core.decisions import Hold
 from holdfast.core.errors import HeldError
 from holdfast.core.records import HISTORY, Cause, Fact, Kind, Record, State, Subject
 from holdfast.core.values import DAY, SECOND, to_json
@@ -35,12 +35,12 @@ from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
-from holdfast.storage.relational.database import Database, Transaction
+from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.dues import TotalRow
-from holdfast.storage.relational.moves import active_holds, find_current, held_of
+from holdfast.storage.relational.moves import Holds, find_current
 from holdfast.storage.relational.rows import KINDS, RecordRow, all_keys, as_record, key_range, read_alias
 from holdfast.storage.relational.rules import raise_version
-from holdfast.storage.relational.sessions import MessageRow, SessionRow, as_message, find_by_id, message_keys
+from holdfast.storage.relational.sessions import MessageRow, as_message, find_by_id, message_keys
 
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.
 _BYTES: Final = 4 * 1024 * 1024
@@ -63,11 +63,8 @@ class KindQuota(NamedTuple):
     max_bytes: int | None
 
 
-class SqlSubjectReader:
+class SqlSubjectReader(SqlStore):
     """The ``SubjectReader`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def alias(self, subject: Subject) -> str | None:
         with self._database.read() as tx:
@@ -101,9 +98,8 @@ class SqlSubjectReader:
         return [as_record(subject, row) for row in found], found[-1].key if found else after
 
     def sessions(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
-        with self._database.read() as tx:
-            found = tx.all(SessionRow, "subjects.sessions", (tx.number_of(subject), after, limit))
-        return [row.session(subject) for row in found], found[-1].no if found else after
+        found = self._ask_about(subject, Session, "subjects.sessions", after, limit)
+        return found, found[-1].number if found else after
 
     def messages(self, subject: Subject, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
         with self._database.read() as tx:
@@ -111,24 +107,21 @@ class SqlSubjectReader:
             session = find_by_id(tx, number, item_id)
             if number is None or session is None:
                 return [], after
-            _, first, last = message_keys(number, session.no)
+            _, first, last = message_keys(number, session.number)
             found = tx.all(MessageRow, "subjects.messages", (number, max(first, after + 1), last, limit, _BYTES))
         return [KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
 
     def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
-        with self._database.read() as tx:
-            found = tx.all(Fact, "subjects.facts", (tx.number_of(subject), after, limit))
+        found = self._ask_about(subject, Fact, "subjects.facts", after, limit)
         return [parse_fact(row) for row in found], found[-1].id if found else after
 
     def audit(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[AuditEntry], int]:
-        with self._database.read() as tx:
-            found = tx.all(EntryRow, "subjects.audit", (tx.number_of(subject), after, limit, _BYTES))
+        found = self._ask_about(subject, EntryRow, "subjects.audit", after, limit, _BYTES)
         entries = [entry for row in found for entry in parse_entries(row.text, row.hash)]
         return entries, found[-1].seq if found else after
 
     def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
-        with self._database.read() as tx:
-            found = tx.all(KindQuota, "subjects.quotas", (tenant, user_id))
+        found = self._database.ask(KindQuota, "subjects.quotas", (tenant, user_id))
         return [SetQuota(KINDS[row.kind], row.max_memories, row.max_bytes) for row in found]
 
     def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
@@ -161,14 +154,6 @@ class TombstoneRow(NamedTuple):
 
     no: int
     subject: Subject
-
-
-class ErasureRow(NamedTuple):
-    """That a user was erased, and how long ago."""
-
-    salt: bytes
-    digest: bytes
-    age: int
 
 
 class LedgerRow(NamedTuple):
@@ -217,11 +202,8 @@ class Thing(NamedTuple):
     metadata: str
 
 
-class SqlSubjects:
+class SqlSubjects(SqlStore):
     """The ``SubjectStore`` of the relational engines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- taking the name away --------------------------------------------------------------------------------------
 
@@ -252,29 +234,25 @@ class SqlSubjects:
                 begin(known)
                 _leave_mark(tx, subject)
                 return _detach(tx, subject, number, known, now=now, even_standing=even_held)
-        raise _held(subject, hold)
+        raise _refusal(subject, hold)
 
     def check(self, subject: Subject) -> None:
         with self._database.read() as tx:
             hold = _hold_on(tx, subject, tx.number_of(subject))
         if hold is not None:
-            raise _held(subject, hold)
+            raise _refusal(subject, hold)
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
-        with self._database.read() as tx:
-            found = tx.all(AliasRow, "subjects.with_alias", (to_json(list(aliases)),))
-        return [(row.alias, row.subject) for row in found]
+        return [*self._database.ask(AliasRow, "subjects.with_alias", (to_json(list(aliases)),))]
 
     # --- what is being erased --------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Tombstone]:
-        with self._database.read() as tx:
-            return [read_tombstone(row.no, row.subject) for row in tx.all(TombstoneRow, "subjects.tombstones")]
+        return [read_tombstone(*row) for row in self._database.ask(TombstoneRow, "subjects.tombstones")]
 
     def found(self, tombstone: Tombstone) -> Found:
-        with self._database.read() as tx:
-            last = tx.find(EntryRow, "audit.tail_of_subject", (tombstone.number, 1))
-        detail = {} if last is None else parse_entries(last.text, last.hash)[-1].detail
+        last = self._database.ask(EntryRow, "audit.tail_of_subject", (tombstone.number, 1))
+        detail = parse_entries(last[0].text, last[0].hash)[-1].detail if last else {}
         return Found(detail.get("rows", {}), detail.get("kinds", {}))
 
     def forget_name(self, tombstone: Tombstone) -> None:
@@ -282,8 +260,7 @@ class SqlSubjects:
             tx.run("subjects.rename", (tombstone._replace(subject=None).name, tombstone.number))
 
     def objects(self, tombstone: Tombstone) -> list[str]:
-        with self._database.read() as tx:
-            return tx.values("subjects.pack_names", (tombstone.number,))
+        return self._database.ask(str, "subjects.pack_names", (tombstone.number,))
 
     def forget_objects(self, tombstone: Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
@@ -292,10 +269,8 @@ class SqlSubjects:
     def remove(self, tombstone: Tombstone, *, limit: int) -> int:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             removed = 0
-            for statement in _BATCHED:
+            for statement in _BATCHED:  # those with nothing left to do cost next to nothing
                 removed += tx.run(f"subjects.{statement}", (tombstone.number, limit - removed))
-                if removed >= limit:
-                    break
             return removed
 
     def left(self, tombstone: Tombstone) -> dict[str, int]:
@@ -314,8 +289,7 @@ class SqlSubjects:
 
     def erased_within(self, seconds: float) -> list[ErasureMark]:
         since = (int(seconds * SECOND),)
-        rows = self._database.ask(ErasureRow, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
-        return [ErasureMark(bytes(row.salt), bytes(row.digest), row.age / SECOND) for row in rows]
+        return self._database.ask(ErasureMark, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
 
     def forget_marks(self) -> None:
         with self._database.alone("erasures") as tx:
@@ -324,9 +298,7 @@ class SqlSubjects:
     # --- the ledger ------------------------------------------------------------------------------------------------
 
     def ledger_seen(self) -> tuple[int, str] | None:
-        with self._database.read() as tx:
-            row = tx.find(LedgerRow, "subjects.seen")
-        return None if row is None else (row.no, row.hash)
+        return self._find(LedgerRow, "subjects.seen")
 
     def see_ledger(self, number: int, entry_hash: str) -> None:
         with self._database.alone("ledger") as tx:
@@ -362,7 +334,7 @@ def _leave_mark(tx: Transaction, subject: Subject) -> None:
 def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standing: bool) -> dict[str, int]:
     """Remove what names a user in clear, wherever it is; how much of what there was."""
     tenant, user_id = subject.tenant, subject.user_id
-    named = tx.values("subjects.sessions_named", (tenant,))
+    named = tx.all(str, "subjects.sessions_named", (tenant,))
     own = to_json(sorted(own_sessions(tx, subject, number, named)))
     rules = tx.run("subjects.remove_rules", (tenant, user_id, own))
     if rules:
@@ -412,20 +384,17 @@ def _keep_totals(tx: Transaction, number: int, tenant: int, moves: Sequence[tupl
 
 def _hold_on(tx: Transaction, subject: Subject, number: int | None) -> Hold | None:
     """A hold that stands and names the user, or covers anything that is theirs."""
-    holds = active_holds(tx, subject)
-    named = next((hold for hold in holds if hold.user_id is not None), None)
-    if named is not None or not holds or number is None:
+    holds = Holds(tx, subject)
+    named = next((hold for hold in holds.active if hold.user_id is not None), None)
+    if named is not None or not holds.active or number is None:
         return named
-    tagged = any(hold.tag is not None for hold in holds)
-    for row in tx.each(Thing, "subjects.things", (number,)):
-        metadata = row.metadata if tagged else "{}"
-        hold = find_hold(held_of(subject, row.agent_id, row.session_id, row.id, metadata), holds)
-        if hold is not None:
-            return hold
-    return None
+    tagged = any(hold.tag is not None for hold in holds.active)
+    things = tx.each(Thing, "subjects.things", (number,))
+    held = (holds.find(row.agent_id, row.session_id, row.id, row.metadata if tagged else "{}") for row in things)
+    return next(filter(None, held), None)
 
 
-def _held(subject: Subject, hold: Hold) -> HeldError:
+def _refusal(subject: Subject, hold: Hold) -> HeldError:
     return HeldError(
         f"user {subject.user_id!r} is kept by hold {hold.id} ({hold.reason}), and nothing was erased; "
         f"release the hold first: holdfast hold release {hold.id}"
@@ -446,11 +415,13 @@ def own_sessions(tx: Transaction, subject: Subject, number: int, names: Sequence
 
     Others are asked for in one pass over the store, and only if some of the names are the subject's at all.
     """
-    theirs = set(tx.values("subjects.sessions_of", (number, to_json(list(names))))) if names else set()
+    theirs = set(tx.all(str, "subjects.sessions_of", (number, to_json(list(names))))) if names else set()
     if not theirs:
         return frozenset()
     tenant = subject.tenant
-    others = tx.values("subjects.sessions_of_others", (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0"))
+    others = tx.all(
+        str, "subjects.sessions_of_others", (number, to_json(sorted(theirs)), Subject(tenant), f"{tenant}0")
+    )
     return frozenset(theirs.difference(others))
 
 

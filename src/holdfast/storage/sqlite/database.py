@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -15,19 +14,20 @@ import apsw
 
 from holdfast.core.audit import PYTHON
 from holdfast.core.clock import Deadline, check_deadline, current_deadline
-from holdfast.core.errors import (
-    ClosedError,
-    ConflictError,
-    HoldfastError,
-    NotAStoreError,
-    StorageError,
-    StoreTooNewError,
-    StoreUnavailableError,
-)
+from holdfast.core.errors import ConflictError, NotAStoreError, StorageError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
 from holdfast.storage.objects.disk import NO_ROOM
-from holdfast.storage.relational.database import Bindings, DuplicateError, Question, R, RowType, T, migrations
+from holdfast.storage.relational.database import (
+    Bindings,
+    DuplicateError,
+    OpenState,
+    Question,
+    R,
+    RowType,
+    T,
+    migrations,
+)
 from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 
@@ -57,8 +57,8 @@ class SqliteDatabase:
         self.path = path
         self._before_new = before_new
         self._busy_seconds = busy_seconds
-        self._pid = os.getpid()
-        self._closed = False
+        self._state = OpenState(path)
+        self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
         self._readers: list[apsw.Connection] = []
@@ -107,7 +107,8 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-        tx.run_after()
+        for do in tx.after:
+            do()
         self.on_commit()
 
     @contextmanager
@@ -118,11 +119,11 @@ class SqliteDatabase:
             if not connection.in_transaction:  # some errors undo all of it: what followed would not be part of it
                 raise StorageError(f"the store {self.path} has undone a write that failed; nothing was changed")
             connection.execute("SAVEPOINT part")
-            mark = tx.mark()
+            mark = len(tx.after)
             try:
                 yield
             except BaseException:
-                tx.go_back(mark)
+                del tx.after[mark:]
                 if connection.in_transaction:
                     connection.execute("ROLLBACK TO part")
                     connection.execute("RELEASE part")
@@ -158,8 +159,8 @@ class SqliteDatabase:
             yield batches
 
     @contextmanager
-    def read(self, _subject: Subject | None = None) -> Iterator[SqliteTransaction]:
-        """A consistent view of the store as it is now."""
+    def _reader(self) -> Iterator[apsw.Connection]:
+        """A connection to read by; it is interrupted at the deadline."""
         with self._translate_errors():
             self.check_usable()
             if self._only_read is not None and self._only_read.has_changed():
@@ -169,35 +170,40 @@ class SqliteDatabase:
             except IndexError:
                 connection = self._connect()
             try:
-                connection.execute("BEGIN")
                 with _until(current_deadline(), connection):
-                    yield SqliteTransaction(connection)
+                    yield connection
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
                 self._give_back(connection)
+
+    @contextmanager
+    def read(self, _subject: Subject | None = None) -> Iterator[SqliteTransaction]:
+        """A consistent view of the store as it is now."""
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            yield SqliteTransaction(connection)
 
     def ask(
         self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
     ) -> list[R]:
         """The rows of one statement. No reader ever waits, so that patience is not needed."""
         del patience
-        with self.read() as tx:
-            return tx.all(row, statement, bindings)
+        with self._reader() as connection:
+            return SqliteTransaction(connection).all(row, statement, bindings)
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""
-        self._closed = True
-        if os.getpid() != self._pid:
-            return  # a forked child must not touch its parent's connections
-        with self._lock:
-            self._writer.close()
-            self._close_readers()
+        was_usable, self._state.is_closed = self.usable, True
+        if was_usable:  # a forked child must not touch its parent's connections
+            with self._lock:
+                self._writer.close()
+                self._close_readers()
 
     @property
     def usable(self) -> bool:
         """Whether it is open, in the process that opened it."""
-        return not self._closed and os.getpid() == self._pid
+        return self._state.is_usable
 
     def check(self) -> list[str]:
         """What SQLite itself finds wrong with the file; empty if all is well."""
@@ -339,22 +345,12 @@ class SqliteDatabase:
 
     # --- waiting, errors -----------------------------------------------------------------------------------------
 
-    def check_usable(self) -> None:
-        """Raise ``ClosedError`` unless the store is open, in the process that opened it."""
-        if self._closed:
-            raise ClosedError(f"the store {self.path} was closed; open it again with Holdfast.open()")
-        if os.getpid() != self._pid:
-            raise ClosedError(
-                f"the store {self.path} was opened by process {self._pid}, and SQLite does not survive a fork; "
-                "open Holdfast in each process"
-            )
-
     def _close_readers(self) -> None:
         while self._readers:
             self._readers.pop().close()
 
     def _give_back(self, connection: apsw.Connection) -> None:
-        if len(self._readers) < _IDLE_READERS and not self._closed:
+        if len(self._readers) < _IDLE_READERS and not self._state.is_closed:
             self._readers.append(connection)
         else:
             connection.close()
@@ -363,8 +359,6 @@ class SqliteDatabase:
     def _translate_errors(self, writer: apsw.Connection | None = None) -> Iterator[None]:
         try:
             yield
-        except HoldfastError:
-            raise
         except DuplicateError as problem:
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
         except apsw.Error as problem:

@@ -16,8 +16,7 @@ WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_f
 GROUP BY agent_id
 
 -- name: due_of_subject
-SELECT key, id, ?9 AS subject, version, agent_id, session_id, size, pack, CASE WHEN ?7 THEN metadata ELSE '{}' END AS metadata,
-       aged_from
+SELECT :FACTS, ?9 AS subject, CASE WHEN ?7 THEN metadata ELSE '{}' END AS metadata
 FROM records
 WHERE key BETWEEN ?5 AND ?6 AND profile = ?1 AND +state = ?2 AND aged_from > ?3 AND aged_from <= ?4
 ORDER BY key LIMIT ?8

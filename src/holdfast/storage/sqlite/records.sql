@@ -71,7 +71,7 @@ WHERE key IN (SELECT known.key FROM json_each(?1) AS moves CROSS JOIN records AS
 RETURNING id, kind, size
 
 -- name: oldest
-SELECT key, id, state, version, agent_id, session_id, metadata
+SELECT :CURRENT
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS NULL OR aged_from + keep_for <= ?)
 ORDER BY dated_at, key LIMIT ?

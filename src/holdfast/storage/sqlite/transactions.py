@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -30,13 +30,15 @@ _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("__weakref__", "_after", "author", "connection")
+    __slots__ = ("__weakref__", "after", "author", "connection", "then")
     is_alone = True
 
     def __init__(self, connection: apsw.Connection, author: str = PYTHON) -> None:
         self.connection = connection
         self.author = author
-        self._after: list[Callable[[], object]] = []
+        self.after: list[Callable[[], object]] = []
+        """What is to be done once it is committed."""
+        self.then = self.after.append
 
     def _execute(self, statement: str, bindings: Bindings) -> apsw.Cursor:
         try:
@@ -79,17 +81,10 @@ class SqliteTransaction:
     def expect(self, row: Row) -> None:
         """Nothing to remember: asking costs next to nothing."""
 
-    def values(self, statement: str, bindings: Bindings = ()) -> list[Any]:
-        """What a statement of one column gives."""
-        return [value for (value,) in self._execute(statement, bindings)]
-
-    def value(self, statement: str, bindings: Bindings = ()) -> Any:
-        """What a statement of one column gives first; ``None`` if there is nothing."""
-        return next(iter(self._execute(statement, bindings).fetchone() or (None,)))
-
     def number(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""
-        return int(self.value(statement, bindings))
+        ((number,),) = self._execute(statement, bindings)
+        return int(number)
 
     def run(self, statement: str, bindings: Bindings = ()) -> int:
         """Carry out a statement; how many rows it changed."""
@@ -113,8 +108,9 @@ class SqliteTransaction:
 
     def number_of(self, subject: Subject) -> int | None:
         """The number of a subject that has been seen before."""
-        number: int | None = self.value("records.subject_no", (subject,))
-        return number
+        for (number,) in self._execute("records.subject_no", (subject,)):
+            return int(number)
+        return None
 
     def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The number of a subject, seen before or not."""
@@ -129,23 +125,6 @@ class SqliteTransaction:
 
     def lock(self, what: str) -> None:
         """There is one writer at a time."""
-
-    def then(self, do: Callable[[], object]) -> None:
-        """Do something once the transaction is committed."""
-        self._after.append(do)
-
-    def run_after(self) -> None:
-        """It is committed: do what was to be done then."""
-        for do in self._after:
-            do()
-
-    def mark(self) -> int:
-        """Where a part of it begins."""
-        return len(self._after)
-
-    def go_back(self, mark: int) -> None:
-        """A part of it was undone."""
-        del self._after[mark:]
 
 
 def _duplicate(problem: apsw.ConstraintError) -> Exception:

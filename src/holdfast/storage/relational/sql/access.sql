@@ -8,11 +8,7 @@ FROM api_keys WHERE id = $1
 
 -- name: list
 SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at, hashed
-FROM api_keys ORDER BY created_at, id
-
--- name: list_of_tenant
-SELECT id, tenant, name, rights, users, agents, created_at, expires_at, revoked_at, last_used_at, hashed
-FROM api_keys WHERE tenant = $1 ORDER BY created_at, id
+FROM api_keys WHERE $1::text IS NULL OR tenant = $1 ORDER BY created_at, id
 
 -- name: revoke
 UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL

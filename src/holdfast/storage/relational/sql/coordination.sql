@@ -35,17 +35,17 @@ INSERT INTO jobs (name, since, slot, started_at) VALUES ($1, $2, $3, $2)
 ON CONFLICT (name) DO UPDATE
 SET slot = excluded.slot, started_at = excluded.started_at, finished_at = NULL, result = NULL, error = NULL
 WHERE jobs.slot IS NULL OR jobs.slot < excluded.slot
-RETURNING slot
+RETURNING 1
 
 -- name: reclaim
 UPDATE jobs SET started_at = $1, error = $2
 WHERE name = $3 AND slot = $4 AND finished_at IS NULL AND error IS NULL
-RETURNING slot
+RETURNING 1
 
 -- name: finish
 UPDATE jobs SET finished_at = $1, result = $2, error = $3
 WHERE name = $4 AND slot = $5 AND finished_at IS NULL
-RETURNING slot
+RETURNING 1
 
 -- A slot that is to run again, or that runs, stays as it is.
 -- name: note
@@ -53,7 +53,7 @@ INSERT INTO jobs (name, since, started_at, finished_at, result, error) VALUES ($
 ON CONFLICT (name) DO UPDATE
 SET started_at = excluded.started_at, finished_at = excluded.finished_at, result = excluded.result, error = excluded.error
 WHERE jobs.slot IS NULL OR jobs.finished_at IS NOT NULL
-RETURNING name
+RETURNING 1
 
 -- What is unknown stays so.
 -- name: take_back

@@ -3,8 +3,7 @@
 SELECT no, kind, rules FROM profiles WHERE tenant = $1 ORDER BY no
 
 -- name: due
-SELECT key, id, subjects.subject, version, agent_id, session_id, size, pack,
-       CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata, aged_from
+SELECT :FACTS, subjects.subject, CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata
 FROM records INDEXED BY records_due JOIN subjects ON subjects.no = records.subject
 WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
   AND (aged_from, key) > ($5, $6)
@@ -22,8 +21,7 @@ JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number, kind
 
 -- name: binned
-SELECT key, id, subjects.subject, version, agent_id, session_id, size, pack,
-       CASE WHEN $5::boolean THEN metadata ELSE '{}' END AS metadata, aged_from, purge_at, state, kind
+SELECT :FACTS, subjects.subject, CASE WHEN $5::boolean THEN metadata ELSE '{}' END AS metadata
 FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
 WHERE state IN ('recycled', 'deleting') AND purge_at <= $1 AND (purge_at, key) > ($3, $4)
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
@@ -41,8 +39,7 @@ FROM (SELECT subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
 JOIN subjects ON subjects.no = number ORDER BY number
 
 -- name: sessions_due
-SELECT sessions.no AS key, id, subjects.subject, version, agent_id, nullif(session_id, '') AS session_id, size, 1 AS pack,
-       '{}' AS metadata, aged_from
+SELECT :SESSION_FACTS
 FROM sessions INDEXED BY sessions_due JOIN subjects ON subjects.no = sessions.subject
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
   AND (aged_from, sessions.no) > ($5, $6) AND $7::boolean IS NOT NULL
@@ -60,8 +57,7 @@ JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number
 
 -- name: sessions_binned
-SELECT sessions.no AS key, id, subjects.subject, version, agent_id, nullif(session_id, '') AS session_id, size, 1 AS pack,
-       '{}' AS metadata, aged_from, purge_at, state
+SELECT :SESSION_FACTS
 FROM sessions INDEXED BY sessions_binned JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND purge_at <= $1 AND (purge_at, sessions.no) > ($3, $4)
   AND $5::boolean IS NOT NULL
@@ -81,7 +77,7 @@ WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
 SELECT min(aged_from) FROM records INDEXED BY records_due WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived')
 
 -- name: earliest_session
-SELECT min(aged_from) FROM sessions INDEXED BY sessions_due WHERE profile = $1 AND state = 'active'
+SELECT min(aged_from) FROM sessions INDEXED BY sessions_due WHERE profile = $1 AND state = $2 AND state = 'active'
 
 -- name: earliest_binned
 SELECT min(purge_at)
@@ -108,7 +104,7 @@ SELECT scope & :LAST_KIND AS kind, sum(bytes)::bigint AS bytes, sum(memories)::b
 SELECT kind, state, cause, sum(count)::bigint AS records FROM totals GROUP BY 1, 2, 3
 
 -- name: bin_of_sessions
-SELECT :SESSION, subjects.subject
+SELECT :SESSION
 FROM sessions INDEXED BY sessions_binned JOIN profiles ON profiles.no = sessions.profile
 JOIN subjects ON subjects.no = sessions.subject
 WHERE state IN ('recycled', 'deleting') AND state = 'recycled'

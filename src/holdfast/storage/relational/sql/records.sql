@@ -19,9 +19,6 @@ SELECT no FROM subjects WHERE subject = $1
 -- name: subjects_of_tenant
 SELECT subject FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY subject
 
--- name: quotas
-SELECT max_memories, max_bytes, user_id FROM quotas WHERE tenant = $1 AND user_id IN ('', $2) AND kind = $3
-
 -- name: quota
 SELECT max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id = $2 AND kind = $3
 
@@ -83,12 +80,13 @@ INSERT INTO totals (subject, kind, state, cause, count) VALUES ($1, $2, $3, $4, 
 ON CONFLICT (subject, kind, state, cause) DO UPDATE SET count = totals.count + excluded.count
 
 -- name: expired
-SELECT id, state, version FROM records JOIN profiles ON profiles.no = records.profile
+SELECT :CURRENT
+FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND aged_from + delete_after <= $3
 
 -- name: expired_by_name
-SELECT key, id, state, version, agent_id, session_id, metadata
+SELECT :CURRENT
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
   AND aged_from + delete_after <= $4

@@ -1,9 +1,10 @@
 -- What a backup brings back into a store that is in use.
 
+-- Columns are in the order of the catalogue.
 -- name: insert_record
-INSERT INTO records (key, subject, kind, profile, pack, model, version, aged_from, created_at, updated_at, dated_at,
-                     moved_at, purge_at, size, id, state, previous, agent_id, session_id, name, reason, bundle, metadata,
-                     terms, vectors, content, body, source, derived_from)
+INSERT INTO records (subject, key, kind, version, profile, aged_from, created_at, updated_at, dated_at, moved_at, purge_at,
+                     pack, size, model, id, state, previous, agent_id, session_id, name, reason, bundle, metadata, terms,
+                     vectors, content, body, source, derived_from)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
         packed($26), packed($27), $28, $29)
 
@@ -13,8 +14,8 @@ SELECT no AS number, state,
 FROM packs WHERE subject = $1 AND name = $2
 
 -- name: insert_session
-INSERT INTO sessions (subject, profile, messages, size, aside, version, created_at, updated_at, aged_from, moved_at,
-                      purge_at, id, agent_id, session_id, state, reason, bundle, summary)
+INSERT INTO sessions (subject, version, profile, created_at, updated_at, aged_from, moved_at, purge_at, messages, size,
+                      aside, id, agent_id, session_id, state, reason, bundle, summary)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING no
 
 -- name: facts_there

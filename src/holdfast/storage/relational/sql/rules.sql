@@ -33,7 +33,9 @@ SELECT tenant, software FROM books WHERE defaults <> $1 ORDER BY tenant
 UPDATE books SET defaults = $2, software = $3, version = version + 1 WHERE tenant = $1
 
 -- name: rules
-SELECT no, id, kind, user_id, agent_id, session_id, memory_id, terms, pending, version, updated_at, selection
+-- An empty text stands for what a rule does not name.
+SELECT no, id, kind, nullif(user_id, '') AS user_id, nullif(agent_id, '') AS agent_id, nullif(session_id, '') AS session_id,
+       nullif(memory_id, '') AS memory_id, terms, pending, version, updated_at, selection
 FROM rules WHERE tenant = $1 ORDER BY no
 
 -- name: put_rule

@@ -1,21 +1,21 @@
 -- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
 -- name: session
 SELECT :SESSION
-FROM sessions JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
+FROM sessions JOIN profiles ON profiles.no = sessions.profile JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
 
 -- name: visible_session
 SELECT :SESSION
-FROM sessions JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND agent_id = $2 AND session_id = $3
+FROM sessions JOIN profiles ON profiles.no = sessions.profile JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND agent_id = $2 AND session_id = $3
   AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > $4)
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $5 AND sort = 'agent' AND registry.id = $2
                   AND registry.state <> 'active')
 
 -- name: session_by_id
 SELECT :SESSION
-FROM sessions JOIN profiles ON profiles.no = sessions.profile
-WHERE id = $1 AND subject = $2
+FROM sessions JOIN profiles ON profiles.no = sessions.profile JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.id = $1 AND sessions.subject = $2
 
 -- name: new_session
 INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile, created_at, updated_at, aged_from,
@@ -32,7 +32,7 @@ UPDATE sessions SET version = version + 1, messages = messages + $2, size = size
 WHERE subject = $1 AND no = $5
 
 -- name: sessions_to_summarize
-SELECT :SESSION, subjects.subject
+SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile
 JOIN subjects ON subjects.no = sessions.subject
 WHERE sessions.no > $1 AND state = 'active' AND aside = 0 AND summarized <> version AND messages > 0 AND updated_at <= $2
@@ -60,7 +60,8 @@ UPDATE sessions SET aside = no WHERE subject = $1 AND no = $2
 -- name: sessions
 SELECT :SESSION
 FROM sessions INDEXED BY sessions_active JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = $1 AND state = 'active' AND aside = 0 AND ($2::text IS NULL OR agent_id = $2)
+JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.subject = $1 AND state = 'active' AND aside = 0 AND ($2::text IS NULL OR agent_id = $2)
   AND (delete_after IS NULL OR aged_from + delete_after > $3)
   AND NOT EXISTS (SELECT 1 FROM registry
                   WHERE registry.tenant = $4 AND sort = 'agent' AND registry.id = agent_id AND registry.state <> 'active')

@@ -16,8 +16,8 @@ ORDER BY key
 
 -- name: sessions
 SELECT :SESSION
-FROM sessions JOIN profiles ON profiles.no = sessions.profile
-WHERE subject = $1 AND sessions.no > $2 ORDER BY sessions.no LIMIT $3
+FROM sessions JOIN profiles ON profiles.no = sessions.profile JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.subject = $1 AND sessions.no > $2 ORDER BY sessions.no LIMIT $3
 
 -- name: facts
 SELECT id, source, name, target, value, since, until, recorded_at FROM facts
@@ -105,7 +105,7 @@ INSERT INTO recent_erasures (salt, digest, erased_at)
 VALUES ($1, $2, :NOW)
 
 -- name: recent_erasures
-SELECT salt, digest, :NOW - erased_at AS age FROM recent_erasures
+SELECT salt, digest, (:NOW - erased_at) / 1000000.0::float8 AS age_seconds FROM recent_erasures
 WHERE erased_at >= :NOW - $1::bigint
 
 -- name: forget_erasures

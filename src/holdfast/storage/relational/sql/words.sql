@@ -11,11 +11,17 @@ id, agent_id, session_id, created_at, updated_at, aged_from + delete_after AS hi
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END AS archived_from, metadata
 
 -- name: SESSION
-sessions.no, id, agent_id, session_id, state, version, created_at, updated_at, aged_from,
-       aged_from + delete_after AS hidden_from, moved_at, reason, purge_at, bundle, messages, size, summary
+sessions.id, subjects.subject, agent_id, nullif(session_id, '') AS session_id, state, version, created_at, updated_at,
+       aged_from, aged_from + delete_after AS hidden_from, moved_at, reason, purge_at, bundle, messages, size, summary,
+       sessions.no AS number
 
 -- name: FACTS
 id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key
+
+-- The same of a conversation.
+-- name: SESSION_FACTS
+id, NULL AS kind, state, version, aged_from, purge_at, size, 1 AS pack, agent_id, nullif(session_id, '') AS session_id,
+       NULL AS source, sessions.no AS key, subjects.subject
 
 -- What is an agent's own, in pages by place and key.
 -- name: OWN_RECORD
@@ -25,3 +31,7 @@ id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, ses
 -- name: OWN_SESSION
 sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, version, size, NULL AS kind, messages,
        session_id, '{}' AS metadata, purge_at, NULL AS previous
+
+-- A record as a move finds it.
+-- name: CURRENT
+key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id
