@@ -40,8 +40,10 @@ class Child:
 
     def rest(self) -> list[Any]:
         """All that is still to be heard, until the process has ended; a line cut short by a kill is not heard."""
-        out, _ = self.process.communicate(timeout=SECONDS)
-        return [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith("\n")]
+        assert self.process.stdout is not None
+        lines = self.process.stdout.readlines()  # communicate() would miss what was read ahead with the last line heard
+        self.process.communicate(timeout=SECONDS)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 @contextmanager
