@@ -103,7 +103,8 @@ def _be_killed(when: str, at: int) -> None:
 
         return killed
 
-    for database, name in ((SqliteDatabase, "write"), (PostgresDatabase, "_writing"), (PostgresDatabase, "_relying")):
+    writes = ((SqliteDatabase, "write"), (PostgresDatabase, "_write"), (PostgresDatabase, "_write_optimistically"))
+    for database, name in writes:
         setattr(database, name, wrap(getattr(database, name)))
 
 

@@ -210,7 +210,7 @@ def test_nothing_that_was_said_can_be_read_from_the_store(homes: Homes, clock: F
         send(holdfast, lambda: reply, who="caller-7", key=key, request=request)
         kept = [path.read_bytes() for path in home.rglob("*") if path.is_file()] + list(homes.tables(home).values())
         found = send(holdfast, never, who="caller-7", key=key, request=request)
-        seed = holdfast.replies.once("caller-7", key, request)._claim.seed
+        seed = holdfast.replies.once("caller-7", key, request).claim.seed
 
     assert found == reply
     secret = [said, key.encode(), b"caller-7", request, request.hex().encode(), hashlib.sha256(key.encode()).digest()]

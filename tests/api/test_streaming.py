@@ -294,7 +294,7 @@ def test_a_caller_who_takes_nothing_is_given_up_and_its_place_is_free(monkeypatc
         listener = Listener(slow=asyncio.Event())  # which nobody ever sets
         response = stream_file(write, media_type="application/zip", filename="a.zip")
         await asyncio.wait_for(response(scope, listener.receive, listener.send), LONG)
-        assert app.state.long_files.borrowed_tokens == 0
+        assert app.state.long_files[0].borrowed_tokens == 0
 
     asyncio.run(stalled())
     assert ended.is_set()

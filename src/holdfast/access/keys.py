@@ -10,8 +10,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from holdfast.core.access import (
     MAX_NAME_CHARS,
@@ -49,27 +51,18 @@ class _Trusted(NamedTuple):
     until: float
 
 
+@dataclass(eq=False, repr=False)
 class Access:
-    """API keys of all tenants. Safe for many threads."""
+    """API keys of all tenants. Safe for many threads. ``note`` writes down, outside the store, that one is revoked."""
 
-    def __init__(
-        self,
-        store: KeyStore,
-        now: Callable[[], int],
-        new_id: Callable[[int], str],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        note: Callable[[str], None] = lambda _key_id: None,
-    ) -> None:
-        """``note`` writes down, outside of the store, that a key was revoked."""
-        self._note = note
-        self._store = store
-        self._now = now
-        self._new_id = new_id
-        self._monotonic = monotonic
-        self._trusted: dict[str, _Trusted] = {}
-        self._noted: dict[str, int] = {}
-        self._lock = threading.Lock()
+    store: KeyStore
+    now: Callable[[], int]
+    new_id: Callable[[int], str]
+    monotonic: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    note: Callable[[str], None] = field(default=lambda _key_id: None, kw_only=True)
+    _trusted: dict[str, _Trusted] = field(default_factory=dict, init=False)
+    _noted: dict[str, int] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def create(
         self,
@@ -86,9 +79,9 @@ class Access:
         ``tenant`` ``*`` makes an operator's key: for every tenant and the whole store. ``users`` and ``agents`` bind
         it to some of the tenant's; ``expires_at`` (an aware datetime, seconds since 1970 or ISO 8601) ends it.
         """
-        now = self._now()
+        now = self.now()
         key = ApiKey(
-            self._new_id(now),
+            self.new_id(now),
             check_key_tenant(tenant),
             _check_name(name),
             check_rights(rights),
@@ -103,16 +96,16 @@ class Access:
                 "name the tenant"
             )
         random = secrets.token_urlsafe(_RANDOM_BYTES)
-        self._store.add(key, _hash(random), Event(now, Action.KEY_CREATED, key.id, _public(key)))
+        self.store.add(key, _hash(random), Event(now, Action.KEY_CREATED, key.id, _public(key)))
         return key, f"holdfast_{key.id.replace('-', '')}_{random}"
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
         """The keys of a tenant (``*``: the operators'), or all keys, oldest first; what was revoked is among them."""
-        return self._store.list(None if tenant is None else check_key_tenant(tenant))
+        return self.store.list(None if tenant is None else check_key_tenant(tenant))
 
     def get(self, key_id: str) -> ApiKey:
         """One key, be it valid or not."""
-        found = self._store.get(key_id) if is_id(key_id) else None
+        found = self.store.get(key_id) if is_id(key_id) else None
         if found is None:
             raise NotFoundError(f"there is no API key {quote(key_id)}; see them with: holdfast access list")
         return found[0]
@@ -120,13 +113,13 @@ class Access:
     def revoke(self, key_id: str) -> ApiKey:
         """Let a key in no longer: here at once, in other processes within seconds. For good."""
         key = self.get(key_id)
-        now = self._now()
+        now = self.now()
         try:
-            self._note(key.id)
+            self.note(key.id)
         except StorageError as problem:  # it is revoked all the same; a backup of before could bring it back
             _log.warning("that API key %s is revoked was not noted outside of the store: %s", key.id, problem)
         event = Event(now, Action.KEY_REVOKED, key.id, {"name": key.name})
-        revoked = self._store.revoke(key.id, now=now, event=event)
+        revoked = self.store.revoke(key.id, now=now, event=event)
         with self._lock:
             self._trusted.pop(key.id, None)
         if revoked is None:
@@ -135,7 +128,7 @@ class Access:
 
     def any(self) -> bool:
         """Whether there is a key that lets anyone in."""
-        return self._store.any(now=self._now())
+        return self.store.any(now=self.now())
 
     def identify(self, secret: str) -> Principal:
         """Who calls with a secret; ``UnauthenticatedError`` if nobody does. That it was used is written down."""
@@ -146,32 +139,22 @@ class Access:
 
     def find_cached(self, secret: str) -> ApiKey | None:
         """The valid key of a secret if it was looked up a moment ago, without asking the store."""
-        parts = _SECRET.fullmatch(secret)
-        found = None if parts is None else self._cached(_add_dashes(parts[1]))
-        if parts is None or found is None or not hmac.compare_digest(_hash(parts[2]), found.hashed):
-            return None
-        return found.key if found.key.is_valid(self._now()) else None
+        return self._match(secret, self._cached)
 
     def look_up(self, secret: str) -> ApiKey:
         """The valid key of a secret; ``UnauthenticatedError`` if there is none. Nothing is written."""
-        parts = _SECRET.fullmatch(secret) if isinstance(secret, str) else None
-        if parts is None:
+        if not isinstance(secret, str) or _SECRET.fullmatch(secret) is None:
             raise UnauthenticatedError(
                 "this is no API key; one looks like holdfast_<id>_<random>, as it was shown once"
             )
-        key_id = _add_dashes(parts[1])
-        found = self._find(key_id)
-        hashed = _hash(parts[2])
-        # Compared with something in any case, and whole: how long it takes says nothing of what is stored.
-        matches = hmac.compare_digest(hashed, found.hashed if found is not None else _hash(""))
-        now = self._now()
-        if found is None or not matches or not found.key.is_valid(now):
+        key = self._match(secret, self._find)
+        if key is None:
             raise UnauthenticatedError(_REFUSED)
-        return found.key
+        return key
 
     def is_use_due(self, key: ApiKey) -> bool:
         """Whether that a key was used is to be written down again; whoever is told so does it."""
-        now = self._now()
+        now = self.now()
         with self._lock:
             last = max(self._noted.get(key.id, 0), key.last_used_at or 0)
             if last <= now < last + _NOTED_EVERY:
@@ -184,19 +167,28 @@ class Access:
     def note_use(self, key: ApiKey) -> None:
         """Write down that a key was used now."""
         try:
-            self._store.note_use(key.id, now=self._now())
+            self.store.note_use(key.id, now=self.now())
         except StorageError as problem:  # a store that is full or busy can be read; nobody is kept out for a note
             _log.warning("the use of API key %s was not noted: %s", key.id, problem)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
+    def _match(self, secret: str, find: Callable[[str], _Trusted | None]) -> ApiKey | None:
+        parts = _SECRET.fullmatch(secret)
+        if parts is None:
+            return None
+        found = find(str(UUID(parts[1])))
+        # Compared with something in any case, and whole: how long it takes says nothing of what is stored.
+        matches = hmac.compare_digest(_hash(parts[2]), _hash("") if found is None else found.hashed)
+        return found.key if found is not None and matches and found.key.is_valid(self.now()) else None
+
     def _find(self, key_id: str) -> _Trusted | None:
         """A key as it was a few seconds ago at most. What is unknown is not remembered: it may be made any moment."""
-        present = self._monotonic()
+        present = self.monotonic()
         known = self._cached(key_id)
         if known is not None:
             return known
-        found = self._store.get(key_id)
+        found = self.store.get(key_id)
         if found is None:
             return None
         trusted = _Trusted(*found, present + TRUSTED_SECONDS)  # counted from before it was read
@@ -209,7 +201,7 @@ class Access:
     def _cached(self, key_id: str) -> _Trusted | None:
         with self._lock:
             known = self._trusted.get(key_id)
-        return known if known is not None and self._monotonic() < known.until else None
+        return known if known is not None and self.monotonic() < known.until else None
 
 
 def _hash(random: str) -> bytes:
@@ -217,10 +209,6 @@ def _hash(random: str) -> bytes:
     for passwords, would only slow every request.
     """
     return hashlib.sha256(random.encode()).digest()
-
-
-def _add_dashes(text: str) -> str:
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _check_name(name: object) -> str:

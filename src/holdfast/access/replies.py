@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from holdfast.core.clock import without_deadline
@@ -64,6 +65,7 @@ def fingerprint(method: str, target: str, body: bytes, *, tenant: str = "") -> b
     return digest.digest()
 
 
+@dataclass(eq=False, repr=False)
 class Replies:
     """Replies that are kept for a day. Safe for many threads.
 
@@ -71,17 +73,18 @@ class Replies:
     any more.
     """
 
-    def __init__(self, store: ReplyStore, now: Callable[[], int], *, erasures: Callable[[], int] = lambda: 0) -> None:
-        self.store = store
-        self.erasures = erasures
-        self.renewals = Renewals(store.renew)
-        self._now = now
-        self._cleaned_at = 0
-        self._lock = threading.Lock()
+    store: ReplyStore
+    now: Callable[[], int]
+    erasures: Callable[[], int] = field(default=lambda: 0, kw_only=True)
+    _cleaned_at: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.renewals = Renewals(self.store.renew)
 
     def once(self, principal_id: str, key: str, fingerprint: bytes) -> Once:
         """A caller's request, by its idempotency key."""
-        now = self._now()
+        now = self.now()
         self._clean(now)
         row = _digest(b"row", principal_id.encode(), _check_key(key).encode())
         seed = _digest(b"ids", principal_id.encode(), key.encode(), fingerprint)
@@ -98,6 +101,7 @@ class Replies:
             self.store.forget(now - KEPT, limit=_CLEAN_AT_ONCE)
 
 
+@dataclass(eq=False, repr=False)
 class Once:
     """A request that is carried out once, however often it is sent and whatever crashes.
 
@@ -106,16 +110,15 @@ class Once:
     out but its reply cannot be told.
     """
 
-    def __init__(self, replies: Replies, claim: Claim, key: str, fingerprint: bytes) -> None:
-        self._replies = replies
-        self._claim = claim
-        self._key = key
-        self._fingerprint = fingerprint
-        self._request: OnceRequest | None = None
+    replies: Replies
+    claim: Claim
+    key: str
+    fingerprint: bytes
+    _request: OnceRequest | None = field(default=None, init=False)
 
     def find(self) -> Reply | None:
         """The reply that the request had before."""
-        found = self._replies.store.find(self._claim.row, old=self._claim.old)
+        found = self.replies.store.find(self.claim.row, old=self.claim.old)
         return None if found is None else self._read(found)
 
     def carry_out(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> tuple[Reply, bool]:
@@ -207,38 +210,38 @@ class Once:
     # --- within -----------------------------------------------------------------------------------------------------
 
     def _begin(self, *, joins: bool) -> OnceRequest:
-        self._request = self._replies.store.begin(self._claim, self._replies.renewals.add, joins=joins)
+        self._request = self.replies.store.begin(self.claim, self.replies.renewals.add, joins=joins)
         return self._request
 
     def _end(self) -> None:
-        self._replies.renewals.drop(self._claim)
+        self.replies.renewals.drop(self.claim)
         self.request.abandon()
 
     def _seal(self, reply: Reply) -> bytes:
         is_large = len(reply.body) > MAX_REPLY_BYTES
         said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
-        said["erasures"] = self._replies.erasures()
+        said["erasures"] = self.replies.erasures()
         content = json.dumps(said).encode() + b"\n" + (b"" if is_large else reply.body)
-        return seal(_sealing_key(self._claim.row, self._key, self._fingerprint), _NAME, content)
+        return seal(_sealing_key(self.claim.row, self.key, self.fingerprint), _NAME, content)
 
     def _read(self, found: StoredReply) -> Reply | None:
         """The reply that is kept; ``None`` of a request that was cut short."""
-        if found.fingerprint != self._claim.fingerprint:
+        if found.fingerprint != self.claim.fingerprint:
             raise IdempotencyKeyReusedError(
-                f"the idempotency key {quote(self._key)} was used for another request within the last day; "
+                f"the idempotency key {quote(self.key)} was used for another request within the last day; "
                 "use a new key for each request, and the same one only to repeat it as it was"
             )
         if found.body is not None:
-            return _open(self._claim.row, self._key, self._fingerprint, found.body, self._replies.erasures())
+            return _open(self.claim.row, self.key, self.fingerprint, found.body, self.replies.erasures())
         if found.is_leased:
-            raise _in_progress(self._key)
+            raise _in_progress(self.key)
         return None
 
     def _read_known(self, found: StoredReply) -> Reply:
         """The reply of another who was faster."""
         reply = self._read(found)
         if reply is None:
-            raise _in_progress(self._key)
+            raise _in_progress(self.key)
         return reply
 
 

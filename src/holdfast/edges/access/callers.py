@@ -95,9 +95,8 @@ class Callers:
         # More than there are connections to a server cannot be at work there.
         useful = _MAX_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
         self._access: Access = holdfast.access
-        self._lookups: anyio.CapacityLimiter | None = None
-        self._notes: anyio.CapacityLimiter | None = None
-        self._uses: set[asyncio.Task[None]] = set()
+        self._lookups, self._notes = anyio.CapacityLimiter(_LOOKUPS), anyio.CapacityLimiter(1)
+        self._uses: set[asyncio.Future[None]] = set()
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
 
@@ -118,8 +117,6 @@ class Callers:
         """Who calls with a secret; ``UnauthenticatedError`` if nobody does. Needs no worker."""
         key = self._access.find_cached(secret)
         if key is None:
-            if self._lookups is None:
-                self._lookups = anyio.CapacityLimiter(_LOOKUPS)
             with without_deadline():
                 key = await to_thread.run_sync(self._access.look_up, secret, limiter=self._lookups)
         if self._access.is_use_due(key):
@@ -128,15 +125,11 @@ class Callers:
 
     def _note_later(self, key: ApiKey) -> None:
         """Have the use of a key written down, which nobody waits for: a store may be busy for long."""
+        note = to_thread.run_sync(self._access.note_use, key, limiter=self._notes)
         with without_deadline():
-            task = asyncio.get_running_loop().create_task(self._note_use(key))
+            task = asyncio.ensure_future(note)
         self._uses.add(task)
         task.add_done_callback(self._uses.discard)
-
-    async def _note_use(self, key: ApiKey) -> None:
-        if self._notes is None:
-            self._notes = anyio.CapacityLimiter(1)
-        await to_thread.run_sync(self._access.note_use, key, limiter=self._notes)
 
 
 def read_secret(headers: Mapping[str, str]) -> str | None:

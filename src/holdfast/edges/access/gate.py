@@ -271,7 +271,7 @@ class Gate:
 
     def user(self, right: Right, user_id: str) -> Holdfast:
         """For what concerns a person as a whole, whichever agent it is with."""
-        self._check_right(right)
+        self.check_right(right)
         self._check_user(check_id(user_id, "user_id"))
         if self.principal.agents is not None:
             raise ForbiddenError("the key is bound to agents; this concerns all that is kept on a user")
@@ -279,7 +279,7 @@ class Gate:
 
     def tenant(self, right: Right) -> Holdfast:
         """For what concerns a tenant as a whole."""
-        self._check_right(right)
+        self.check_right(right)
         if self.principal.users is not None or self.principal.agents is not None:
             bound = "users" if self.principal.users is not None else "agents"
             raise ForbiddenError(f"the key is bound to {bound}; this concerns the whole tenant")
@@ -298,9 +298,9 @@ class Gate:
         return self._holdfast.of_tenant(self.tenant_id)
 
     def _check_scope(self, right: Right, user_id: str, agent_id: str) -> None:
-        self._check_right(right)
+        self.check_right(right)
         if ALL in (user_id, agent_id):
-            self._check_right(Right.GOVERN)
+            self.check_right(Right.GOVERN)
         self._check_user(user_id)
         if not self.principal.reaches_agent(agent_id):
             raise ForbiddenError(f"the key does not reach agent {agent_id!r}; it is bound to other agents")
@@ -309,7 +309,8 @@ class Gate:
         if not self.principal.reaches_user(user_id):
             raise ForbiddenError(f"the key does not reach user {user_id!r}; it is bound to other users")
 
-    def _check_right(self, right: Right) -> None:
+    def check_right(self, right: Right) -> None:
+        """``ForbiddenError`` where the key does not have a right."""
         if not self.principal.allows(right):
             has = ", ".join(list_rights(self.principal.rights)) or "none"
             raise ForbiddenError(f"this needs the right {right.value!r}; the key has: {has}")

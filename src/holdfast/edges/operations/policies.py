@@ -15,7 +15,7 @@ from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, TENANT, US
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.previews import Preview
-from holdfast.results import PolicyResult, RuleResult, RulesResult
+from holdfast.results import PolicyResult, RuleChangeResult, RuleResult, RulesResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
@@ -69,14 +69,6 @@ class RuleEffect(output_of(Preview, without=frozenset({"rules"}))):  # type: ign
     rule: output_of(RuleResult)  # type: ignore[valid-type]
 
 
-class ChangedRule(output_of(RuleResult)):  # type: ignore[misc]
-    """A rule that was set or removed, and what that made due at once."""
-
-    newly_due: dict[str, int]
-    bytes: int
-    held: int
-
-
 @policies.add("GET /policies", READ, TENANT)
 def list_policies(holdfast: Holdfast, asked: Paged) -> PageOf[RuleResult]:
     """List every rule in force."""
@@ -116,8 +108,8 @@ def preview_policy(holdfast: Holdfast, asked: NewRule) -> Any:
     return {name: getattr(preview, name) for name in RuleEffect.model_fields}
 
 
-@policies.add("PUT /policies/{memory_type}", GOVERN, WHOSE, ChangedRule, errors=(428,))
-def set_policy(holdfast: Holdfast, asked: RuleChange) -> Any:
+@policies.add("PUT /policies/{memory_type}", GOVERN, WHOSE, errors=(428,))
+def set_policy(holdfast: Holdfast, asked: RuleChange) -> RuleChangeResult:
     """Set a rule, in place of the one for the same kind and scope.
 
     One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
@@ -126,8 +118,8 @@ def set_policy(holdfast: Holdfast, asked: RuleChange) -> Any:
     return holdfast.policies.set(**asked.given())
 
 
-@policies.add("DELETE /policies/{memory_type}", GOVERN, WHOSE, ChangedRule, errors=(404, 428))
-def remove_policy(holdfast: Holdfast, asked: RuleRemoval) -> Any:
+@policies.add("DELETE /policies/{memory_type}", GOVERN, WHOSE, errors=(404, 428))
+def remove_policy(holdfast: Holdfast, asked: RuleRemoval) -> RuleChangeResult:
     """Remove a rule: what it said is again said by wider rules, or by the defaults."""
     return holdfast.policies.remove(**asked.given())
 

@@ -11,11 +11,11 @@ from holdfast.core.errors import ConfirmationNeededError
 from holdfast.core.values import check_id
 from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
-from holdfast.edges.operations.outputs import Answer, OpenAnswer, Page, PageOf, output_of
+from holdfast.edges.operations.outputs import Answer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
-from holdfast.results import ForgetResult, Metadata, UserResult
+from holdfast.results import CertificateResult, ForgetResult, UserResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
@@ -64,7 +64,7 @@ class Erased(TypedDict):
     waiting_for: list[str]
     memories: dict[str, int]
     places: list[PlaceCount]
-    certificate: Metadata | None
+    certificate: CertificateResult | None
     """Signed; it can be verified without this server."""
 
 
@@ -134,31 +134,18 @@ class VerifyCertificate(Input):
     certificate: dict[str, Any] = Field(description="All of it, as it was handed out.")
 
 
-class CertificatePage(Page):
-    """Some certificates, the latest first."""
-
-    items: list[Metadata]
-
-
-class Certificate(OpenAnswer):
-    """A certificate, as it is to be handed out."""
-
-    id: str = Field(examples=[MEMORY_ID])
-    subject: str = Field(description="The pseudonym of whoever was erased.")
-
-
 class CertificateVerdict(output_of(Verdict, "ok", without=frozenset({"document"}))):  # type: ignore[misc]
     """Whether a certificate is what it claims to be."""
 
 
-@certificates.add("GET /certificates", READ, STORE, CertificatePage)
-def list_certificates(holdfast: Holdfast, asked: Paged) -> Any:
+@certificates.add("GET /certificates", READ, STORE)
+def list_certificates(holdfast: Holdfast, asked: Paged) -> PageOf[CertificateResult]:
     """List certificates, the latest first."""
     return asked.page(holdfast.certificates.list(asked.limit + 1, before=asked.last())[::-1], itemgetter("id"))
 
 
-@certificates.add("GET /certificates/{certificate_id}", READ, STORE, Certificate, errors=(404,))
-def get_certificate(holdfast: Holdfast, asked: OneCertificate) -> Any:
+@certificates.add("GET /certificates/{certificate_id}", READ, STORE, errors=(404,))
+def get_certificate(holdfast: Holdfast, asked: OneCertificate) -> CertificateResult:
     """Read a certificate, as it is to be handed out."""
     return holdfast.certificates.get(asked.certificate_id)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final
 
 from starlette.applications import Starlette
@@ -14,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
-from holdfast import __version__
 from holdfast.edges.access.callers import Callers
-from holdfast.edges.rest.description import ABOUT, TITLE, describe
+from holdfast.edges.rest.description import INFO, describe
 from holdfast.edges.rest.docs_page import render, render_index
 from holdfast.edges.rest.errors import error_handlers
 from holdfast.edges.rest.routes import PREFIX, NamedRoute, SentPaths, answer, methods_at, route_table
@@ -24,17 +22,6 @@ from holdfast.engine import Holdfast
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 _MAX_QUERY_CHARS: Final = 200
-#: What the page at ``/`` leads to.
-_PATHS: Final = MappingProxyType(
-    {
-        "The REST API, operation by operation": "/docs",
-        "The same for programs (OpenAPI)": "/openapi.json",
-        "The MCP server, for agents": "/mcp",
-        "Whether the process answers": "/healthz",
-        "Whether the service can do its work": "/readyz",
-        "Metrics for Prometheus": "/metrics",
-    }
-)
 
 
 def build_app(
@@ -68,7 +55,7 @@ def _documentation(*, keys_required: bool) -> list[BaseRoute]:
     rendered = lru_cache(16)(lambda base_url, query: render(describe(keys_required=keys_required), base_url, query))
 
     def index(_request: Request) -> Response:
-        return HTMLResponse(render_index(TITLE, __version__, ABOUT, _PATHS))
+        return HTMLResponse(render_index(INFO))
 
     def for_programs(_request: Request) -> Response:  # in a thread: the first time it takes a while
         return answer(describe(keys_required=keys_required))
@@ -77,7 +64,7 @@ def _documentation(*, keys_required: bool) -> list[BaseRoute]:
         return HTMLResponse(rendered(str(request.base_url), request.query_params.get("q", "")[:_MAX_QUERY_CHARS]))
 
     def paths(_request: Request) -> Response:
-        return answer({"name": TITLE, "version": __version__, "docs": "/docs", "openapi": "/openapi.json"})
+        return answer({"name": INFO["title"], "version": INFO["version"], "docs": "/docs", "openapi": "/openapi.json"})
 
     handlers = {"/": index, PREFIX: paths, "/openapi.json": for_programs, "/docs": for_people}
     return [NamedRoute(path, handler) for path, handler in handlers.items()]

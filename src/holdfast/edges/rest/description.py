@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from pydantic.json_schema import models_json_schema
@@ -20,8 +21,8 @@ from holdfast.edges.rest.routes import ZIP, OperationRoute, route_table
 from holdfast.edges.rest.streams import NDJSON
 
 _MODE: Final = "validation"
-TITLE: Final = "Holdfast"
-ABOUT: Final = "Memory for AI agents that knows when to let go."
+_ABOUT: Final = "Memory for AI agents that knows when to let go."
+INFO: Final = MappingProxyType({"title": "Holdfast", "description": _ABOUT, "version": __version__})
 _TENANT: Final = {
     "name": TENANT_HEADER,
     "in": "header",
@@ -51,7 +52,7 @@ def describe(*, keys_required: bool) -> dict[str, Any]:
     ordered = sorted(models, key=lambda model: model.__name__)
     refs, made = models_json_schema([(one, _MODE) for one in ordered], ref_template="#/components/schemas/{model}")
     schemas = made["$defs"]
-    api["info"] = {"title": TITLE, "description": ABOUT, "version": __version__}
+    api["info"] = dict(INFO)
     api["tags"] = [{"name": group.name, "description": group.about} for group in GROUPS]
     api["security"] = [{name: []} for name in api["components"]["securitySchemes"]] + ([] if keys_required else [{}])
     api["paths"] = {route.path_format: {} for route in route_table()}

@@ -6,70 +6,56 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import cache
 from html import escape
 from importlib import resources
+from string import Template
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-_STYLE: Final = resources.files(__package__).joinpath("docs.css").read_text(encoding="utf-8")
 _CODE: Final = re.compile(r"`([^`]+)`")
 _BOLD: Final = re.compile(r"\*\*([^*]+)\*\*")
 _PARAMETER: Final = re.compile(r"{(\w+)}")
-_MOST_DEPTH: Final = 6
 _TYPES: Final = MappingProxyType(
     {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "object": "object"}
 )
 
 
-def render_index(title: str, version: str, about: str, links: Mapping[str, str]) -> str:
-    """The page at ``/``: what this is, and where to go. ``links`` has a path for each description."""
-    items = "".join(
-        f"<tr><td><a href='{escape(path)}'>{escape(path)}</a><td>{escape(text)}" for text, path in links.items()
-    )
-    return (
-        f"{_head(title)}<h1>{escape(title)} <small>{escape(version)}</small></h1><p>{escape(about)}</p>"
-        f"<table><tr><th>path<th>what is there{items}</table></html>"
-    )
+def render_index(info: Mapping[str, str]) -> str:
+    """The page at ``/``: what this is, and where to go."""
+    return _fill("index.html", info)
 
 
 def render(api: Mapping[str, Any], base_url: str, query: str = "") -> str:
     """The page of an OpenAPI document. With a query it has the operations that mention all of its words."""
-    return "".join(_page(api, base_url, query))
-
-
-def _head(title: str) -> str:
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-        f'<meta name=viewport content="width=device-width, initial-scale=1"><style>{_STYLE}</style>'
-    )
-
-
-def _page(api: Mapping[str, Any], base_url: str, query: str) -> Iterator[str]:
-    info, words = api["info"], query.lower().split()
-    yield _head(f"{info['title']} API")
-    yield f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
-    yield f"<p>{escape(info['description'])}</p>"
-    yield "<p>For programs: <a href=openapi.json>openapi.json</a>. A key goes with each request as "
-    yield "<code>Authorization: Bearer holdfast_…</code>. Every error is <code>application/problem+json</code>; "
-    yield "programs test its <code>code</code>.</p><form role=search>"
-    yield f"<input type=search name=q value='{escape(query)}' placeholder='Search the operations' aria-label=Search>"
-    yield "<button>Search</button></form>"
-    sections = {
-        tag["name"]: [one for one in _operations(api, tag["name"]) if _mentions(one, words)] for tag in api["tags"]
+    words = query.lower().split()
+    found = {
+        tag["name"]: operations
+        for tag in api["tags"]
+        if (operations := [one for one in _operations(api, tag["name"]) if _mentions(one, words)])
     }
-    found = {name: operations for name, operations in sections.items() if operations}
-    yield "<nav aria-label=Groups>"
-    yield from (f"<a href='#{escape(name)}'>{escape(name)}</a>" for name in found)
-    yield "</nav>"
-    if not found:
-        yield f"<p>No operation mentions {escape(query)}. <a href=docs>Show all of them.</a></p>"
-    for tag in api["tags"]:
-        if tag["name"] in found:
-            yield f"<h2 id='{escape(tag['name'])}'>{escape(tag['name'])}</h2>{render_marks(tag['description'])}"
-            for one in found[tag["name"]]:
-                yield from _operation(api, one, base_url)
-    yield "</html>"
+    groups = "".join(f"<a href='#{escape(name)}'>{escape(name)}</a>" for name in found)
+    abouts = {tag["name"]: render_marks(tag["description"]) for tag in api["tags"]}
+    parts = [
+        f"<h2 id='{escape(name)}'>{escape(name)}</h2>{abouts[name]}"
+        + "".join(part for one in operations for part in _operation(api, one, base_url))
+        for name, operations in found.items()
+    ]
+    nothing = f"<p>No operation mentions {escape(query)}. <a href=docs>Show all of them.</a></p>"
+    return _fill("docs.html", api["info"], query=escape(query), groups=groups, operations="".join(parts) or nothing)
+
+
+def _fill(page: str, info: Mapping[str, str], **html: str) -> str:
+    """A page with texts about the API, and with HTML, in their places."""
+    texts = {name: escape(info[name]) for name in ("title", "version")}
+    about = escape(info["description"])
+    return Template(_read(page)).substitute(texts, about=about, style=_read("docs.css"), **html)
+
+
+@cache
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 class _Operation(NamedTuple):
@@ -116,52 +102,43 @@ def _operation(api: Mapping[str, Any], one: _Operation, base_url: str) -> Iterat
     yield f"<span class=method>{escape(one.method.upper())}</span> "
     yield f"<code>{escape(one.path)}</code> {_inline(about['summary'])}</summary>"
     yield render_marks(about["description"])
-    yield f"<pre>{escape(curl_line(api, one.path, one.method, about, base_url))}</pre>"
-    yield from _parameters(about.get("parameters", ()))
-    body = about.get("requestBody", {}).get("content", {}).get("application/json")
-    if body:
+    yield f"<pre>{escape(_curl_line(api, one, base_url))}</pre><h4>Parameters</h4><table>"
+    for part in about["parameters"]:
+        needed = "" if part["required"] else " (optional)"
+        yield f"<tr><td><code>{escape(part['name'])}</code><td>{escape(part['in'])}{needed}"
+        yield f"<td>{_inline(part['description'])}"
+    yield "</table>"
+    if "requestBody" in about:
         yield "<h4>Body</h4>"
-        yield from _fields(api, body["schema"])
-        yield _example(api, body)
+        yield from _fields(api, _body_schema(one))
+        yield _example(api, {"schema": _body_schema(one)})
     yield "<h4>Answers</h4><table>"
     for status, response in about["responses"].items():
-        yield f"<tr><td><code>{escape(str(status))}</code><td>{_inline(response['description'])}"
-        if str(status).startswith("2"):
-            for content in response.get("content", {}).values():
-                yield _example(api, content)
+        yield f"<tr><td><code>{escape(status)}</code><td>{_inline(response['description'])}"
+        if status.startswith("2"):
+            yield from (_example(api, content) for content in response["content"].values())
     yield "</table></details>"
 
 
-def curl_line(api: Mapping[str, Any], path: str, method: str, about: Mapping[str, Any], base_url: str) -> str:
+def _curl_line(api: Mapping[str, Any], one: _Operation, base_url: str) -> str:
     """A command that calls an operation: with the examples of its path, of what it needs, and of its body."""
-    parameters = about.get("parameters", ())
-    values = {one["name"]: str(_parameter_example(api, one)) for one in parameters}
-    filled = _PARAMETER.sub(lambda match: quote(values.get(match[1], match[1]), safe=""), path)
-    needed = [(one["name"], values[one["name"]]) for one in parameters if one["in"] == "query" and one.get("required")]
+    parameters = one.about["parameters"]
+    values = {part["name"]: str(example_of(api, part["schema"]) or part["name"].upper()) for part in parameters}
+    filled = _PARAMETER.sub(lambda match: quote(values[match[1]], safe=""), one.path)
+    needed = {part["name"]: values[part["name"]] for part in parameters if part["in"] == "query" and part["required"]}
     query = f"?{urlencode(needed)}" if needed else ""
-    words = ["curl", *([] if method == "get" else ["-X", method.upper()]), f"{base_url.rstrip('/')}{filled}{query}"]
-    line = f'{shlex.join(words)} -H "Authorization: Bearer $HOLDFAST_KEY"'
-    body = about.get("requestBody", {}).get("content", {}).get("application/json")
-    if body:
-        example = json.dumps(example_of(api, body["schema"]), ensure_ascii=False)
-        line += f" -H 'Content-Type: application/json' -d {shlex.quote(example)}"
-    return line
+    method = [] if one.method == "get" else ["-X", one.method.upper()]
+    line = shlex.join(["curl", *method, f"{base_url.rstrip('/')}{filled}{query}"])
+    body = ""
+    if "requestBody" in one.about:
+        example = json.dumps(example_of(api, _body_schema(one)), ensure_ascii=False)
+        body = f" -H 'Content-Type: application/json' -d {shlex.quote(example)}"
+    return f'{line} -H "Authorization: Bearer $HOLDFAST_KEY"{body}'
 
 
-def _parameter_example(api: Mapping[str, Any], parameter: Mapping[str, Any]) -> Any:
-    example = parameter.get("example") or example_of(api, parameter["schema"])
-    return parameter["name"].upper() if example is None else example
-
-
-def _parameters(parameters: Any) -> Iterator[str]:
-    if not parameters:
-        return
-    yield "<h4>Parameters</h4><table>"
-    for one in parameters:
-        needed = "" if one.get("required") else " (optional)"
-        yield f"<tr><td><code>{escape(one['name'])}</code><td>{escape(one['in'])}{needed}"
-        yield f"<td>{_inline(one.get('description', ''))}"
-    yield "</table>"
+def _body_schema(one: _Operation) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = one.about["requestBody"]["content"]["application/json"]["schema"]
+    return found
 
 
 def _fields(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
@@ -213,18 +190,7 @@ def _example(api: Mapping[str, Any], content: Mapping[str, Any]) -> str:
     return "" if shown is None else f"<pre>{escape(json.dumps(shown, indent=2, ensure_ascii=False))}</pre>"
 
 
-def example_of(api: Mapping[str, Any], schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """An example of what a schema describes: its own, or one that is put together from those of its parts."""
+def example_of(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
+    """An example of what a schema describes, if it has one."""
     schema = _resolved(api, schema)
-    if "example" in schema:
-        return schema["example"]
-    if schema.get("examples"):
-        return schema["examples"][0]
-    if depth > _MOST_DEPTH:
-        return None
-    if schema.get("type") == "array":
-        one = example_of(api, schema.get("items", {}), depth + 1)
-        return [] if one is None else [one]
-    if schema.get("properties"):
-        return {name: example_of(api, part, depth + 1) for name, part in schema["properties"].items()}
-    return None
+    return schema["example"] if "example" in schema else next(iter(schema.get("examples", ())), None)

@@ -23,7 +23,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.core.access import Right
-from holdfast.core.errors import ForbiddenError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
+from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.operations.catalog import OPERATIONS
@@ -81,8 +81,7 @@ class OperationRoute(NamedRoute):
         right = self.operation.right
         principal = await callers.principal(request.headers)
         caller = Caller(callers.gate(principal, request.headers))
-        if not principal.allows(right):
-            raise ForbiddenError(f"this needs the right {right.value!r}, which the key does not have")
+        caller.gate.check_right(right)
         _check_query(request, self.in_query)
         request.state.caller = caller
         key = key_of(request)

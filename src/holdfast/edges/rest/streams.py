@@ -12,7 +12,7 @@ import io
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.from_thread
@@ -22,7 +22,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.core.access import Principal
 from holdfast.core.errors import HoldfastError
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Shares
@@ -30,7 +29,6 @@ from holdfast.edges.operations.errors import publish
 from holdfast.edges.rest.errors import failed, respond
 
 _log = logging.getLogger("holdfast.rest")
-_T = TypeVar("_T")
 NDJSON: Final = "application/x-ndjson"
 #: How many parts wait to be sent before the work waits for the caller.
 _MAX_QUEUED: Final = 8
@@ -87,8 +85,7 @@ class StreamedResponse(Response):
     async def make_whole(self, scope: Scope) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
         kept = _Buffer()
-        async with self._shares(scope).slot(_principal(scope)):
-            await anyio.to_thread.run_sync(self._work, kept, limiter=self._limiter(scope))
+        await self._work_on(scope, kept)
         return Response(b"".join(kept.parts), 200, dict(self.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,23 +104,21 @@ class StreamedResponse(Response):
         if unreported is not None:
             raise unreported
 
-    def _limiter(self, scope: Scope) -> anyio.CapacityLimiter:
-        """Files and other work have threads of their own."""
-        return _app_state(scope, self._pool, lambda: anyio.CapacityLimiter(_MAX_AT_ONCE))
-
-    def _shares(self, scope: Scope) -> Shares:
-        return _app_state(scope, f"{self._pool}_shares", lambda: Shares(_MAX_AT_ONCE))
-
-    @property
-    def _pool(self) -> str:
-        return "long_files" if self._first_part is None else "long_work"
+    async def _work_on(self, scope: Scope, sink: Sink) -> None:
+        """Do the work in a thread. Files and other work have threads of their own, of which each caller has a share."""
+        state, name = scope["app"].state, "long_files" if self._first_part is None else "long_work"
+        if not hasattr(state, name):
+            setattr(state, name, (anyio.CapacityLimiter(_MAX_AT_ONCE), Shares(_MAX_AT_ONCE)))
+        limiter, shares = getattr(state, name)
+        caller = (scope.get("state") or {}).get("caller")  # if the guard found that out
+        async with shares.slot(None if caller is None else caller.gate.principal):
+            await anyio.to_thread.run_sync(self._work, sink, limiter=limiter)
 
     async def _carry_out(self, sender: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
-        """Do the work in a thread, and wait for its end whatever happens: it stops when nobody listens any more."""
+        """Do the work, and wait for its end whatever happens: it stops when nobody listens any more."""
         with sender:
             try:
-                async with self._shares(scope).slot(_principal(scope)):
-                    await anyio.to_thread.run_sync(self._work, _Pipe(sender), limiter=self._limiter(scope))
+                await self._work_on(scope, _Pipe(sender))
             except ClientGoneError:
                 _log.info("the caller went away; its work was ended")
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
@@ -138,28 +133,25 @@ class StreamedResponse(Response):
         problems: list[Exception],
     ) -> Exception | None:
         """Send what comes, and its end; the error that was not reported to the caller, if there is one."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         begun = False
         while (part := await self._next(parts, waiting=not begun)) is not None:
             if not begun:
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send(start)
                 begun = True
             await send({"type": "http.response.body", "body": part, "more_body": True})
         problem = problems[0] if problems else None
-        last = (
-            self._last_part(problem)
-            if begun and self._last_part is not None and isinstance(problem, HoldfastError)
-            else b""
-        )
-        if problem is None or last:
-            if not begun:
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": last, "more_body": False})
-            return None
-        if begun:
+        if problem is not None and not begun:
+            response = respond(request, problem) if isinstance(problem, HoldfastError) else failed(request)
+            await response(request.scope, receive, send)
+            return None if isinstance(problem, HoldfastError) else problem
+        if problem is not None and (self._last_part is None or not isinstance(problem, HoldfastError)):
             return problem  # the answer stays without its end, so that nobody takes it for whole
-        response = respond(request, problem) if isinstance(problem, HoldfastError) else failed(request)
-        await response(request.scope, receive, send)
-        return None if isinstance(problem, HoldfastError) else problem
+        if not begun:
+            await send(start)
+        last = self._last_part(problem) if self._last_part is not None and isinstance(problem, HoldfastError) else b""
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+        return None
 
     async def _next(self, parts: MemoryObjectReceiveStream[bytes], *, waiting: bool) -> bytes | None:
         """The next part; ``None`` when there are no more. The first one comes within some seconds."""
@@ -227,22 +219,6 @@ def _with_timeout(send: Send) -> Send:
             raise ClientGoneError("nobody reads what is sent")
 
     return sent
-
-
-def _app_state(scope: Scope, name: str, make: Callable[[], _T]) -> _T:
-    """What an application has one of, made when it is first needed."""
-    state = scope["app"].state
-    if not hasattr(state, name):
-        setattr(state, name, make())
-    found: _T = getattr(state, name)
-    return found
-
-
-def _principal(scope: Scope) -> Principal | None:
-    """Who asks, if the guard found that out."""
-    caller = (scope.get("state") or {}).get("caller")
-    found: Principal | None = None if caller is None else caller.gate.principal
-    return found
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import MIB
-from holdfast.edges.service.asgi import DISCONNECT, header, refuse, secret_of
+from holdfast.edges.service.loopback import DISCONNECT, header, refuse, secret_of
 from holdfast.settings import Settings
 
 _log = logging.getLogger("holdfast.service")

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -25,8 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.access.keys import Access
 from holdfast.core.access import Principal, Right
 from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidInputError, UnauthenticatedError
-from holdfast.edges.service.asgi import refuse, secret_of
-from holdfast.edges.service.loopback import is_local
+from holdfast.edges.service.loopback import is_local, refuse, secret_of
 
 #: How long an answer waits for looks that have begun: with what else it takes, it comes within 300 ms.
 ANSWER_SECONDS: Final = 0.15
@@ -70,37 +70,35 @@ class Found(NamedTuple):
         return {"status": "ready" if self.ready else "not_ready", "checks": said}
 
 
+@dataclass(eq=False)
 class _PartState:
     """One part, and what was found when it was last looked at."""
 
-    def __init__(self, name: str, part: Part, now: Callable[[], float]) -> None:
-        self.part = part
-        self._name = name
-        self._now = now
-        self._looking: Future[str | None] | None = None
-        self._at: float | None = None
-        self._wrong: str | None = None
+    name: str
+    part: Part
+    now: Callable[[], float]
+    _looking: Future[str | None] | None = None
+    _at: float | None = None
+    _wrong: str | None = None
 
     def refresh(self) -> Future[str | None] | None:
         """The look that is under way, begun if what is known is too old; ``None`` if it is not."""
         self._take()
-        if self._looking is None and (self._at is None or self._now() - self._at >= self.part.kept_seconds):
+        if self._looking is None and (self._at is None or self.now() - self._at >= self.part.kept_seconds):
             self._looking = Future()
-            name = f"holdfast-ready-{self._name}"  # a daemon: a look that hangs keeps no process from ending
+            name = f"holdfast-ready-{self.name}"  # a daemon: a look that hangs keeps no process from ending
             threading.Thread(target=_run_check, args=(self.part.look, self._looking), name=name, daemon=True).start()
         return self._looking
 
     def wrong(self, seconds: float) -> str | None:
         """What is wrong, as far as is known after waiting so long."""
         self._take()
-        if self._looking is None:
-            return self._wrong
-        return self._wrong or f"no answer within {seconds:g} s"
+        return self._wrong or (None if self._looking is None else f"no answer within {seconds:g} s")
 
     def _take(self) -> None:
         """Take what a look has found, if it has ended."""
         if self._looking is not None and self._looking.done():
-            self._wrong, self._at, self._looking = self._looking.result(), self._now(), None
+            self._wrong, self._at, self._looking = self._looking.result(), self.now(), None
 
 
 class Readiness:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast import __version__
 from holdfast.core.access import Principal
 from holdfast.core.errors import HoldfastError
-from holdfast.edges.service.asgi import header, refuse
+from holdfast.edges.service.loopback import header, refuse
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

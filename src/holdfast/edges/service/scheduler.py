@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -27,7 +28,7 @@ from holdfast.engine import Holdfast
 from holdfast.lifecycle.schedule.leadership import lower_priority
 from holdfast.storage.relational.coordination import SqlLeases
 
-_supervisor_log = logging.getLogger("holdfast.supervisor")
+_log = logging.getLogger("holdfast.scheduler")
 #: Seconds before it is started again: the first time, the second, and so on; the last for all further times.
 DELAYS: Final = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 #: One that ran for longer than this was well; should it end, it is started again as if it were the first time.
@@ -46,37 +47,24 @@ class ProcessState(NamedTuple):
     """Why it is not running, or not ready."""
 
 
+@dataclass(eq=False, repr=False)
 class Supervisor:
     """Keeps one process running from ``start`` to ``stop``. Safe for many threads."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        first_line: str = "",
-        *,
-        delays: Sequence[float] = DELAYS,
-        steady_seconds: float = STEADY_SECONDS,
-        term_seconds: float = TERM_SECONDS,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name = name
-        self._command = list(command)
-        self._first_line = first_line
-        self._delays = delays
-        self._steady_seconds = steady_seconds
-        self._term_seconds = term_seconds
-        self._now = now
+    name: str
+    command: Sequence[str]
+    first_line: str = ""
+    delays: Sequence[float] = field(default=DELAYS, kw_only=True)
+    steady_seconds: float = field(default=STEADY_SECONDS, kw_only=True)
+    term_seconds: float = field(default=TERM_SECONDS, kw_only=True)
+    now: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._state = ProcessState(None, ready=False, restarts=0, trouble="not started yet")
-        self._thread = threading.Thread(target=self._keep, name=f"holdfast-{name}", daemon=True)
-
-    @property
-    def state(self) -> ProcessState:
-        """How it is now."""
-        return self._state
+        self.state = ProcessState(None, ready=False, restarts=0, trouble="not started yet")
+        self._thread = threading.Thread(target=self._keep, name=f"holdfast-{self.name}", daemon=True)
 
     def start(self) -> None:
         """Start the process, and keep it running from now on."""
@@ -98,17 +86,17 @@ class Supervisor:
         self._thread.join(seconds)
         if not self._thread.is_alive():
             return True
-        _supervisor_log.warning("the process of the %s did not end within %g s and is ended now", self.name, seconds)
+        _log.warning("the process of the %s did not end within %g s and is ended now", self.name, seconds)
         for end in (subprocess.Popen[bytes].terminate, subprocess.Popen[bytes].kill):
             process = self._process
             if process is not None:
                 end(process)
-            self._thread.join(self._term_seconds)
+            self._thread.join(self.term_seconds)
         return False
 
     def collect(self) -> Iterable[Any]:
         """Its metrics, for a Prometheus registry."""
-        now = self._state
+        now = self.state
         yield GaugeMetricFamily(
             f"holdfast_{self.name}_up", f"1 while the process that runs the {self.name} is up.", value=int(now.ready)
         )
@@ -123,17 +111,17 @@ class Supervisor:
     def _keep(self) -> None:
         short_runs = 0
         while not self._stopping.is_set():
-            began = self._now()
+            began = self.now()
             ended = self._run_once()
             if self._stopping.is_set():
                 break
-            short_runs = 1 if self._now() - began >= self._steady_seconds else short_runs + 1
-            delay = self._delays[min(short_runs, len(self._delays)) - 1]
-            restarts = self._state.restarts + 1
-            self._state = ProcessState(None, ready=False, restarts=restarts, trouble=f"{ended}; starts again soon")
-            _supervisor_log.error("the process of the %s %s; it is started again in %g s", self.name, ended, delay)
+            short_runs = 1 if self.now() - began >= self.steady_seconds else short_runs + 1
+            delay = self.delays[min(short_runs, len(self.delays)) - 1]
+            restarts = self.state.restarts + 1
+            self.state = ProcessState(None, ready=False, restarts=restarts, trouble=f"{ended}; starts again soon")
+            _log.error("the process of the %s %s; it is started again in %g s", self.name, ended, delay)
             self._stopping.wait(delay)
-        self._state = self._state._replace(pid=None, ready=False, trouble="stopped")
+        self.state = self.state._replace(pid=None, ready=False, trouble="stopped")
 
     def _run_once(self) -> str:
         """Run it until it ends; how it ended, in words."""
@@ -144,14 +132,12 @@ class Supervisor:
         if process is None:
             return "was not started"
         with process:
-            self._state = ProcessState(process.pid, ready=False, restarts=self._state.restarts, trouble="starting")
+            self.state = ProcessState(process.pid, ready=False, restarts=self.state.restarts, trouble="starting")
             assert process.stdout is not None  # noqa: S101 - a pipe
             for line in process.stdout:
                 if line.strip() == b"ready":
-                    self._state = self._state._replace(ready=True, trouble=None)
-                    _supervisor_log.info(
-                        "the process of the %s is up", self.name, extra={"fields": {"pid": process.pid}}
-                    )
+                    self.state = self.state._replace(ready=True, trouble=None)
+                    _log.info("the process of the %s is up", self.name, extra={"fields": {"pid": process.pid}})
             code = process.wait()
         with self._lock:
             self._process = None
@@ -162,16 +148,15 @@ class Supervisor:
             if self._stopping.is_set():
                 return None
             pipe = subprocess.PIPE
-            process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe)  # noqa: S603 - a command of our own
+            process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe)  # noqa: S603 - a command of our own
             self._process = process
             assert process.stdin is not None  # noqa: S101 - a pipe
             with suppress(OSError):  # it has ended already, and that is seen in a moment
-                process.stdin.write(f"{self._first_line}\n".encode())
+                process.stdin.write(f"{self.first_line}\n".encode())
                 process.stdin.flush()
             return process
 
 
-_log = logging.getLogger("holdfast.scheduler")
 #: What this process is started as.
 COMMAND: Final = (sys.executable, "-m", "holdfast.edges.service.scheduler")
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, ClassVar, Final
 
@@ -44,16 +45,17 @@ def most_connections(wanted: int) -> int:
     return max(_LEAST, min(wanted, files - max(_OTHER_FILES, files // 4)))
 
 
+@dataclass(eq=False, repr=False)
 class Connections:
     """The connections of one server. Used in its loop only."""
 
-    def __init__(self, most: int, *, head_seconds: float, stalled_seconds: float = STALLED_SECONDS) -> None:
-        self.most = most
-        self.head_seconds = head_seconds
-        self.stalled_seconds = stalled_seconds
-        self.refused = 0
-        self._busy: set[_Connection] = set()
-        self._idle: dict[_Connection, None] = {}  # the one that has had no request for the longest time first
+    most: int
+    head_seconds: float = field(kw_only=True)
+    stalled_seconds: float = field(default=STALLED_SECONDS, kw_only=True)
+    refused: int = field(default=0, init=False)
+    _busy: set[_Connection] = field(default_factory=set, init=False)
+    #: The one that has had no request for the longest time first.
+    _idle: dict[_Connection, None] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._idle)
@@ -250,27 +252,20 @@ def _still_run(workers: set[threading.Thread], seconds: float) -> bool:
     return any(worker.is_alive() for worker in workers)
 
 
+@dataclass(eq=False, repr=False)
 class Server:
     """Serves an application on a socket, in a thread, while the main thread waits for a signal."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        *,
-        stop_seconds: float,
-        late_seconds: float = LATE_SECONDS,
-        connections: Connections | None = None,
-    ) -> None:
-        self._listener = listener
-        if connections is None:
-            connections = Connections(most_connections(1_000), head_seconds=10.0)
-        self._connections = connections
-        self._stop_seconds = stop_seconds
-        self._late_seconds = late_seconds
-        self._problem: BaseException | None = None
-        self._ended_by: str | None = None
-        self.stuck = False
-        """Whether something that was begun did not end, even after it was asked to stop and had its time."""
+    listener: socket.socket
+    stop_seconds: float = field(kw_only=True)
+    late_seconds: float = field(default=LATE_SECONDS, kw_only=True)
+    connections: Connections = field(
+        default_factory=lambda: Connections(most_connections(1_000), head_seconds=10.0), kw_only=True
+    )
+    stuck: bool = field(default=False, init=False)
+    """Whether something that was begun did not end, even after it was asked to stop and had its time."""
+    _problem: BaseException | None = field(default=None, init=False)
+    _ended_by: str | None = field(default=None, init=False)
 
     @property
     def stopping(self) -> bool:
@@ -298,12 +293,12 @@ class Server:
             while thread.is_alive() and not server.started:
                 time.sleep(_POLL_SECONDS)
             if server.started:
-                self._listener.listen(_BACKLOG)  # uvicorn sets it to what it accepts at once
+                self.listener.listen(_BACKLOG)  # uvicorn sets it to what it accepts at once
                 started()
             while thread.is_alive() and not self.stopping:
                 thread.join(_LOOK_SECONDS)
-            thread.join(2 * self._stop_seconds + self._late_seconds)
-            self.stuck = thread.is_alive() or _still_run(_workers() - others, self._late_seconds)
+            thread.join(2 * self.stop_seconds + self.late_seconds)
+            self.stuck = thread.is_alive() or _still_run(_workers() - others, self.late_seconds)
         if self._ended_by is None:
             raise HoldfastError("the service could not be started; the log says why") from self._problem
         return self._ended_by
@@ -313,7 +308,7 @@ class Server:
             app,
             interface="asgi3",
             lifespan="on",
-            http=self._connections.protocol(),
+            http=self.connections.protocol(),
             ws="none",
             backlog=_ACCEPTED_AT_ONCE,
             log_config=None,
@@ -321,18 +316,18 @@ class Server:
             server_header=False,
             proxy_headers=False,  # who passes on what a caller says of itself lets callers choose their address
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=max(1, round(self._stop_seconds)),
+            timeout_graceful_shutdown=max(1, round(self.stop_seconds)),
         )
 
     def _serve(self, server: uvicorn.Server, finish: Callable[[], Awaitable[None]]) -> None:
         async def serve() -> None:
-            await server.serve(sockets=[self._listener])
-            await asyncio.wait_for(finish(), self._stop_seconds)
+            await server.serve(sockets=[self.listener])
+            await asyncio.wait_for(finish(), self.stop_seconds)
 
         try:
             asyncio.run(serve())
         except TimeoutError:
-            _log.warning("requests that had been given up were not finished within %g s", self._stop_seconds)
+            _log.warning("requests that had been given up were not finished within %g s", self.stop_seconds)
         except BaseException as problem:  # noqa: BLE001 - the main thread raises it
             self._problem = problem
 
