@@ -1,7 +1,9 @@
-"""Clocks and deadlines that only a test moves."""
+"""Clocks and deadlines that only a test moves, and how to wait for what others do."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.clock import Deadline
@@ -47,3 +49,12 @@ class Counted(Deadline):
     def expired(self) -> bool:
         self.looks += 1
         return self.looks > self.most
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what comes soon. It is looked for so many times, which on a busy machine takes longer."""
+    for _ in range(6_000):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to be so")

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import valkey as valkey_client
 from bench.servers import PostgresServer, S3Server, ServerError, ValkeyServer, postgres, s3, valkey
 
+from clocks import wait_until
 from holdfast.core.errors import ObjectStoreError, ObjectStoreUnavailableError
 from holdfast.storage.objects import open_objects
 
@@ -49,13 +49,6 @@ def ask(url: str, question: str) -> object:
 def increment(url: str, key: str) -> object:
     with closing(valkey_client.Valkey.from_url(url)) as client:
         return client.incr(key)
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen within a minute"
-        time.sleep(0.02)
 
 
 def is_open(port: int | str) -> bool:

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from clocks import wait_until
 
 SCRIPT = Path(sys.executable).with_name("holdfast")
 PATIENCE = 60.0
@@ -58,7 +60,7 @@ class Served:
             return said
 
     def wait_ready(self) -> None:
-        until(lambda: self.ready()["status"] == "ready")
+        wait_until(lambda: self.ready()["status"] == "ready")
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Tell it to end; its exit code."""
@@ -82,16 +84,6 @@ def served(home: Path, *options: str, environ: Mapping[str, str] | None = None) 
             yield Served(process)
         finally:
             process.kill()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that comes soon; bounded."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE * 50)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("it did not come")
 
 
 def is_gone(pid: int) -> bool:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from holdfast import Holdfast
 from service.served import Served, served
 
 _USERS = 9
-_MEMORIES = 25
+_MEMORIES = 12
 _ATTACKERS = 45
+_ASKED = 2
 #: A filter as large as may be, on lists as long as may be: many seconds of work for each question.
 _HEAVY = {"any": [{"tags": {"none": [f"t{number}"]}} for number in range(200)]}
 _MANY = {"any": [{"x": number} for number in range(20_000)]}
@@ -43,8 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
 @pytest.fixture
 def service(home: tuple[Path, dict[str, str]]) -> Iterator[Served]:
-    environ = {"HOLDFAST_REQUEST_SECONDS": "4", "HOLDFAST_RATE_PER_SECOND": "0"}
-    with served(home[0], "--no-schedule", environ=environ) as one:
+    with served(home[0], "--no-schedule", environ={"HOLDFAST_RATE_PER_SECOND": "0"}) as one:
         yield one
 
 
@@ -65,7 +66,10 @@ def test_a_tenant_is_answered_while_a_read_key_of_another_attacks(
 
     def attack(number: int) -> set[int]:
         found, asked = set(), question(f"user{number % _USERS}", filters)
-        with service.client(headers={"Authorization": f"Bearer {home[1]['acme']}"}) as client:
+        with (
+            suppress(httpx.TransportError),  # the service ends while it is attacked
+            service.client(headers={"Authorization": f"Bearer {home[1]['acme']}"}) as client,
+        ):
             while not stop.is_set():
                 found.add(recall(client, asked).status_code)
         return found
@@ -73,9 +77,10 @@ def test_a_tenant_is_answered_while_a_read_key_of_another_attacks(
     with ThreadPoolExecutor(_ATTACKERS) as attackers:
         running = [attackers.submit(attack, number) for number in range(_ATTACKERS)]
         with service.client(headers={"Authorization": f"Bearer {home[1]['other']}"}) as client:
-            answers = [recall(client, question("bob")) for _ in range(5)]
+            answers = [recall(client, question("bob")) for _ in range(_ASKED)]
         stop.set()
+        service.process.kill()
         refused = set().union(*(one.result() for one in running))
-    assert [answer.status_code for answer in answers] == [200] * 5, [answer.text for answer in answers]
+    assert [answer.status_code for answer in answers] == [200] * _ASKED, [answer.text for answer in answers]
     assert all("Likes green tea" in answer.text for answer in answers)
     assert refused <= {413, 422, 429, 503}

@@ -16,8 +16,9 @@ import pytest
 from bench.service import crowd, lost
 
 from cli.shell import SCRIPT, Shell
+from clocks import wait_until
 from holdfast import Holdfast
-from service.served import PATIENCE, Served, child_of, is_gone, served, until
+from service.served import PATIENCE, Served, child_of, is_gone, served
 
 WHOSE = {"user_id": "alice", "agent_id": "tests"}
 
@@ -104,8 +105,8 @@ def test_a_schedule_that_is_killed_is_seen_and_started_again(service: Served) ->
     first = child_of(service.process.pid)
     os.kill(first, signal.SIGKILL)
     with service.client() as client:
-        until(lambda: "holdfast_schedule_restarts_total 1.0" in client.get("/metrics").text)
-        until(lambda: "holdfast_schedule_up 1.0" in client.get("/metrics").text)
+        wait_until(lambda: "holdfast_schedule_restarts_total 1.0" in client.get("/metrics").text)
+        wait_until(lambda: "holdfast_schedule_up 1.0" in client.get("/metrics").text)
     service.wait_ready()
     assert child_of(service.process.pid) != first
     assert any("ended by signal 9" in line["message"] for line in service.log)
@@ -124,9 +125,9 @@ def test_a_stop_finishes_what_is_in_flight_and_the_schedule(service: Served) -> 
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:
         slow.sendall(head.encode() + body[:10])
         with service.client() as client:
-            until(lambda: "holdfast_http_requests_in_flight 2.0" in client.get("/metrics").text)
+            wait_until(lambda: "holdfast_http_requests_in_flight 2.0" in client.get("/metrics").text)
         service.process.send_signal(signal.SIGTERM)
-        until(lambda: refuses(port))
+        wait_until(lambda: refuses(port))
         slow.sendall(body[10:])
         answer = slow.recv(10_000)
     assert answer.startswith(b"HTTP/1.1 201"), answer

