@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ from homes import Homes, database_of
 
 # No example is judged by how long it took. Where a result decides over a landing, the examples are the same every time.
 settings.register_profile(
-    "holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "holdfast",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
 )
 settings.register_profile("quick", settings.get_profile("holdfast"), max_examples=10)
 settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
@@ -64,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: tries more with --soak")
+    config.addinivalue_line("markers", "sampled: on a server, only some parameters are tried without --soak")
     if config.getoption("--quick"):
         settings.load_profile("quick")
         effort.set_scale(effort.QUICK)
@@ -87,12 +93,16 @@ class _Deadline:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--quick"):
-        _keep(config, items, lambda item: not {"postgres", "valkey", "s3"} & set(_parameters_of(item)))
     if config.getoption("--soak"):
-        _keep(config, items, lambda item: "soak" in item.keywords or is_hypothesis_test(getattr(item, "obj", None)))
+        kept = ("soak", "sampled")
+        _keep(config, items, lambda item: any(map(item.keywords.__contains__, kept)) or _has_examples(item))
         for item in items:
             item.add_marker(pytest.mark.timeout(3_600))
+        return
+    numbers = count()
+    _keep(config, items, lambda item: "sampled" not in item.keywords or not _on_server(item) or next(numbers) % 5 == 0)
+    if config.getoption("--quick"):
+        _keep(config, items, lambda item: not _on_server(item))
 
 
 def pytest_collection_finish() -> None:
@@ -102,13 +112,18 @@ def pytest_collection_finish() -> None:
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = filter(wanted, items)
+    kept = {item: wanted(item) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not kept[item]])
+    items[:] = [item for item in items if kept[item]]
 
 
-def _parameters_of(item: pytest.Item) -> list[str]:
-    """What a test is named by in brackets, such as its engine."""
-    return item.name.partition("[")[2].removesuffix("]").split("-")
+def _on_server(item: pytest.Item) -> bool:
+    """Whether what a test is named by in brackets says that it needs a server."""
+    return not {"postgres", "valkey", "s3"}.isdisjoint(item.name.partition("[")[2].removesuffix("]").split("-"))
+
+
+def _has_examples(item: pytest.Item) -> bool:
+    return is_hypothesis_test(getattr(item, "obj", None))
 
 
 @pytest.fixture

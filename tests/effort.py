@@ -8,6 +8,9 @@ import pytest
 
 #: For a test that tries more with ``--soak`` and is not written with ``@given``: a state machine, kills, a large store.
 soak: Final = pytest.mark.soak
+#: For a test with a parameter for each place at which something may break. It breaks in the same places on every engine:
+#: on a server, which takes longer, only some of them are tried; all of them with ``--soak``.
+sampled: Final = pytest.mark.sampled
 QUICK: Final = 0.1
 SOAK: Final = 10.0
 _scale = 1.0
@@ -26,4 +29,9 @@ def times(count: int, engine_name: str = "sqlite") -> int:
 
 def stride(engine_name: str) -> int:
     """At every how manieth effect to let a process die. What it does is the same on every engine, and a server takes longer."""
-    return 1 if engine_name == "sqlite" or _scale == SOAK else 3
+    return 1 if engine_name == "sqlite" or _scale == SOAK else 5
+
+
+def every(count: int) -> int:
+    """At every how manieth place to try something: ``count``, and at each of them with ``--soak``."""
+    return 1 if _scale == SOAK else count

@@ -63,6 +63,13 @@ def test_the_tour_shows_every_stop_and_never_touches_the_users_store(
     assert "\x1b" not in result.stdout
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first stops of the tour, for tests of how it is shown."""
+    monkeypatch.setattr(Tour, "stops", Tour.stops[:4])
+
+
+@pytest.mark.usefixtures("short")
 def test_on_a_terminal_the_tour_has_frames_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
@@ -74,6 +81,7 @@ def test_on_a_terminal_the_tour_has_frames_and_pauses(monkeypatch: pytest.Monkey
     assert pauses.count(1.2) == len(Tour.stops)
 
 
+@pytest.mark.usefixtures("short")
 def test_for_a_program_the_tour_is_what_it_measured() -> None:
     measured = json.loads(CliRunner().invoke(app, ["demo", "--json"]).stdout)
     assert measured["stops"] == [stop.__doc__ for stop in Tour.stops]

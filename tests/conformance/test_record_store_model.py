@@ -281,10 +281,13 @@ class Machine(RuleBasedStateMachine):
 
 @soak
 @pytest.mark.parametrize("kind", [MemoryType.LONG_TERM, MemoryType.EPISODIC])
-def test_the_store_does_what_the_model_does(engine: Engine, kind: MemoryType) -> None:
+def test_the_store_does_what_the_model_does(engine: Engine, engine_name: str, kind: MemoryType) -> None:
     run_state_machine_as_test(
         lambda: Machine(engine, kind),  # type: ignore[arg-type]  # a factory will do, its documentation says
         settings=settings(
-            max_examples=times(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=times(24, engine_name),
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

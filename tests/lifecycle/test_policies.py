@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import times
+from effort import soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from holdfast.core.rules import EpisodicRetentionPolicy
@@ -237,36 +237,40 @@ Sets = st.lists(
 Held = st.sampled_from([{}, {"agent_id": "cook"}, {"tag": "x"}])
 
 
-@settings(max_examples=times(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(sets=st.tuples(Sets, Sets), exclusive=st.booleans(), held=Held)
+@soak
 def test_what_a_preview_of_several_rules_counts_is_what_they_make_due_together(
-    holdfast: Holdfast, clock: FakeClock, sets: tuple[Any, Any], exclusive: bool, held: dict[str, str]
+    holdfast: Holdfast, clock: FakeClock, engine_name: str
 ) -> None:
-    if holdfast.manager("ann", "guide").count_memories("long_term") == 0:
-        for days in range(0, 50, 7):
-            for user_id in ("ann", "bob"):
-                for agent_id in ("guide", "cook"):
-                    remember(holdfast, user_id, agent_id, 1, tags=["x"] if days % 2 else [])
-            clock.advance(days=7)
-    first, second = sets
-    holdfast.policies.set_all(first, exclusive=True, confirm=True)
-    hold = holdfast.holds.add(**held, reason="a case", author="legal") if held else None
-    before = due(holdfast)
-    preview = holdfast.policies.preview_all(second, exclusive=exclusive).preview
-    if preview.shortens:
-        with pytest.raises(ConfirmationNeededError):
-            holdfast.policies.set_all(second, exclusive=exclusive)
-    assert due(holdfast) == before
-    done = holdfast.policies.set_all(second, exclusive=exclusive, confirm=True)
-    after = due(holdfast)
-    assert replace(done.preview, rules=()) == replace(preview, rules=())
-    assert preview.newly_due == {action: len(after[action] - before[action]) for action in after}
-    assert preview.shortens or not preview.newly_due["recycle"]
-    if hold is not None:
-        holdfast.holds.release(hold.id)
-    again = holdfast.policies.preview_all(second, exclusive=exclusive)
-    assert {change.action for change in again.changes} <= {"keep"}
-    assert not again.preview.shortens
+    for days in range(0, 50, 7):
+        for user_id in ("ann", "bob"):
+            for agent_id in ("guide", "cook"):
+                remember(holdfast, user_id, agent_id, 1, tags=["x"] if days % 2 else [])
+        clock.advance(days=7)
+
+    @settings(max_examples=times(40, engine_name))
+    @given(sets=st.tuples(Sets, Sets), exclusive=st.booleans(), held=Held)
+    def check(sets: tuple[Any, Any], exclusive: bool, held: dict[str, str]) -> None:
+        first, second = sets
+        holdfast.policies.set_all(first, exclusive=True, confirm=True)
+        hold = holdfast.holds.add(**held, reason="a case", author="legal") if held else None
+        before = due(holdfast)
+        preview = holdfast.policies.preview_all(second, exclusive=exclusive).preview
+        if preview.shortens:
+            with pytest.raises(ConfirmationNeededError):
+                holdfast.policies.set_all(second, exclusive=exclusive)
+        assert due(holdfast) == before
+        done = holdfast.policies.set_all(second, exclusive=exclusive, confirm=True)
+        after = due(holdfast)
+        assert replace(done.preview, rules=()) == replace(preview, rules=())
+        assert preview.newly_due == {action: len(after[action] - before[action]) for action in after}
+        assert preview.shortens or not preview.newly_due["recycle"]
+        if hold is not None:
+            holdfast.holds.release(hold.id)
+        again = holdfast.policies.preview_all(second, exclusive=exclusive)
+        assert {change.action for change in again.changes} <= {"keep"}
+        assert not again.preview.shortens
+
+    check()
 
 
 def test_several_rules_take_effect_in_one_instant(holdfast: Holdfast, clock: FakeClock) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import raw
 from conformance.samples import NOW, Person, entry, message
+from effort import sampled
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import Hold
 from holdfast.core.errors import (
@@ -36,7 +38,7 @@ from holdfast.storage.relational.records import SqlFeed, SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds
 from holdfast.storage.relational.sessions import SqlShortTerm
-from homes import tenant_of
+from homes import Homes, database_of, tenant_of
 
 TENANT = "acme"
 _TENANT_ITSELF = Subject(TENANT)
@@ -131,9 +133,18 @@ def world(database: Database) -> World:
     return World(database)
 
 
-@pytest.fixture
-def busy(world: World) -> World:
+@pytest.fixture(scope="module")
+def busy_home(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Homes, Path]]:
     """An agent that has been at work for two users, beside another one, and beside a namesake elsewhere."""
+    with Homes(engine_name, tmp_path_factory.mktemp("busy")) as homes:
+        home = homes.new()
+        database = database_of(home)
+        be_busy(World(database))
+        database.close()
+        yield homes, home
+
+
+def be_busy(world: World) -> None:
     for whose in (ANN, BOB, Person("acme2", "ann")):
         for n in range(3):
             world.remember(whose, MemoryType.PERSONA, content=f"persona {n}")
@@ -143,7 +154,17 @@ def busy(world: World) -> World:
         world.say(whose.scope("guide", "trip"), "hello", "there")
         world.say(whose.scope("guide"), "hello again")
         world.say(whose.scope("other", "trip"), "not the guide's")
-    return world
+
+
+@pytest.fixture
+def busy(busy_home: tuple[Homes, Path]) -> Iterator[World]:
+    """A copy of that store."""
+    homes, source = busy_home
+    home = homes.copy(source, "copy")
+    database = database_of(home)
+    yield World(database)
+    database.close()
+    homes.remove(home)
 
 
 # --- making known ---------------------------------------------------------------------------------------------------------
@@ -415,6 +436,7 @@ def crash_at(world: World, at: int, do: Callable[[Registry], object], *, after: 
 CALLS = range(1, 15)
 
 
+@sampled
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", CALLS)
 def test_a_removal_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, at: int, after: bool) -> None:
@@ -439,6 +461,7 @@ def test_a_removal_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, 
     assert busy.picture() == before
 
 
+@sampled
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", CALLS)
 def test_a_restore_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, at: int, after: bool) -> None:
@@ -455,6 +478,7 @@ def test_a_restore_that_is_cut_short_is_finished_by_the_next_sweep(busy: World, 
     assert entry.unfinished is None
 
 
+@sampled
 @pytest.mark.parametrize("at", CALLS)
 def test_a_removal_that_is_cut_short_can_be_taken_back(busy: World, at: int) -> None:
     before = busy.picture()
@@ -466,6 +490,7 @@ def test_a_removal_that_is_cut_short_can_be_taken_back(busy: World, at: int) -> 
     assert busy.picture() == before
 
 
+@sampled
 @pytest.mark.parametrize("at", CALLS)
 def test_a_restore_that_is_cut_short_and_undone_loses_nothing(busy: World, at: int) -> None:
     before = busy.picture()
