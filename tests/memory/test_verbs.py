@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from holdfast import (
     NotFoundError,
     QuotaExceededError,
 )
+from holdfast.core.records import TYPES
 
 
 def test_what_was_added_comes_back_as_it_was(memory: MemoryManager, clock: FakeClock) -> None:
@@ -115,6 +117,20 @@ def test_every_kind_takes_many_at_once(memory: MemoryManager, kind: MemoryType) 
     ids = memory.add_many(["first note", "second note"], kind)["memory_ids"]
     assert [memory.get(memory_id)["content"] for memory_id in ids] == ["first note", "second note"]
     assert memory.count_memories(kind) == 2
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in TYPES.values() if kind.durable])
+def test_every_durable_kind_takes_metadata_for_each_of_many(memory: MemoryManager, kind: MemoryType) -> None:
+    contents: list[Any] = [{"n": 1}, {"n": 2}] if kind is MemoryType.STRUCTURED else ["first note", "second note"]
+    ids = memory.add_many(contents, kind, [{"n": 1}, {"n": 2}])["memory_ids"]
+    assert [memory.get(memory_id)["metadata"]["n"] for memory_id in ids] == [1, 2]
+
+
+def test_notes_and_messages_take_one_metadata_object(memory: MemoryManager) -> None:
+    for kind in ("working", "short_term"):
+        with pytest.raises(InvalidKindError, match="give one metadata object"):
+            memory.add_many(["first", "second"], kind, [{}, {}])
+        assert memory.count_memories(kind) == 0
 
 
 def test_a_quota_can_be_set_for_one_user_and_taken_away(holdfast: Holdfast) -> None:

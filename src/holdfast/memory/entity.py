@@ -36,7 +36,7 @@ _MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
 
 When = datetime | float | str | None
-Direction = Literal["out", "in", "both"]
+Way = Literal["out", "in", "both"]
 
 
 class Entity:
@@ -177,13 +177,7 @@ class Entity:
         return [_fact_result(fact, names) for fact in facts if _has_names(fact, names)]
 
     def neighbours(
-        self,
-        entity: str,
-        relation: str | None = None,
-        *,
-        depth: int = 1,
-        direction: Direction = "both",
-        at: When = None,
+        self, entity: str, relation: str | None = None, *, depth: int = 1, direction: Way = "both", at: When = None
     ) -> list[NeighbourResult]:
         """Entities that relations lead to, nearest first: id, name, distance, and the relation that led there."""
         check_count(depth, "depth", most=8)
