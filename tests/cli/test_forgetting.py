@@ -23,7 +23,7 @@ def test_a_memory_is_shown_with_where_it_comes_from(shell: Shell) -> None:
     assert f"made of it: {made}\n" in shell.ok("explain", visit)
     code, problem = shell.error("add", "x", "--user", "alice", "--derived-from", "crm")
     assert code != 0
-    assert "derived_from" in problem["message"]
+    assert "--derived-from" in problem["message"]
 
 
 def test_a_removal_says_what_was_derived_and_takes_it_along_when_asked(shell: Shell) -> None:

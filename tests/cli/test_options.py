@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -134,6 +135,26 @@ def test_an_error_says_which_option_is_needed(shell: Shell, command: tuple[str, 
     _, error = shell.error(*(word.format(backup=backup, memory=memory) for word in command))
     assert error["message"].endswith(advice)
     assert "=" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("policy set long_term --archive-after -1", "--archive-after must be a number of days"),
+        ("policy set long_term --keep 400000", "--keep must be a number of days"),
+        ("policy set long_term", "the rule says nothing: give it a time to archive after"),
+        ("access create --name x --right read --expires 2001-01-01", "--expires 2001-01-01T"),
+        ("add tea -u alice --derived-from x", "--derived-from has 'x', which is not the id"),
+        ("quota set long_term --max-memories 99999999999999999999", "--max-memories must be a whole number from 0"),
+        ("quota set short_term --max-memories 3", "the size of short_term memory is fixed"),
+        ("add tea -u bob", "or let Holdfast prune the oldest: use --prune"),
+    ],
+)
+def test_a_message_never_speaks_of_parameters_of_the_library(shell: Shell, command: str, said: str) -> None:
+    shell.ok("quota", "set", "long_term", "--max-memories", "0", "--user", "bob")
+    _, error = shell.error(*command.split())
+    assert said in error["message"]
+    assert not re.search(r"\w_(days|at|from|prune|bytes|memories)\b|math|=", error["message"])
 
 
 def test_a_wrong_value_is_named_as_the_command_line_names_it(shell: Shell) -> None:

@@ -236,9 +236,9 @@ def test_the_ends_of_the_calendar_have_no_slots() -> None:
 @pytest.mark.parametrize(
     ("cron", "why"),
     [
-        ("", "has 0 fields instead of five"),
-        ("@daily", "has 1 fields instead of five"),
-        ("0 0 3 * * *", "has 6 fields instead of five"),
+        ("", "does not have five fields"),
+        ("@daily", "does not have five fields"),
+        ("0 0 3 * * *", "does not have five fields"),
         ("61 * * * *", "Bad minute"),
         ("* 24 * * *", "Bad hour"),
         ("*/0 * * * *", "Bad minute"),

@@ -544,7 +544,7 @@ def test_new_times_count_from_when_they_were_set(bench: Bench) -> None:
         ),
         ({"name": None, "enabled": True}, "there is no job None"),
         ({"name": "daily"}, "nothing to set about daily; give cron=, timezone= or enabled="),
-        ({"name": "daily", "cron": "at night"}, "cron 'at night' has 2 fields instead of five"),
+        ({"name": "daily", "cron": "at night"}, "cron 'at night' does not have five fields"),
         ({"name": "daily", "timezone": "Mars/Base"}, "timezone 'Mars/Base' is not known"),
         ({"name": "daily", "enabled": "no"}, "enabled must be True or False, not 'no'"),
     ],

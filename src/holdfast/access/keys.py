@@ -221,7 +221,7 @@ def _check_name(name: object) -> str:
 def _check_expiry(expires_at: datetime | float | str, now: int) -> int:
     ends = moment(expires_at, what="expires_at")
     if ends <= now:
-        raise InvalidInputError(f"expires_at {iso(ends)} is not in the future; the key would let nobody in")
+        raise InvalidInputError(f"{iso(ends)} is not in the future; the key would let nobody in", about="expires_at")
     return ends
 
 

@@ -31,8 +31,8 @@ class Life(NamedTuple):
 
 
 _ADVICE = "delete old memories or upgrade the quota"
-_PRUNING_ADVICE = f"{_ADVICE}, or let Holdfast prune the oldest (auto_prune)"
-_WORKING_ADVICE = "end the task, or let Holdfast drop the oldest (auto_prune)"
+_PRUNING_ADVICE = f"{_ADVICE}, or let Holdfast prune the oldest"
+_WORKING_ADVICE = "end the task, or let Holdfast drop the oldest"
 
 
 def excess(usage: Usage, memories: int, size: int) -> str | None:
@@ -57,7 +57,10 @@ def refuse(
         advice = _WORKING_ADVICE
     else:
         advice = _ADVICE if pruned else _PRUNING_ADVICE
-    return QuotaExceededError(f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {advice}")
+    needs = ("auto_prune",) if advice in (_WORKING_ADVICE, _PRUNING_ADVICE) else ()
+    return QuotaExceededError(
+        f"quota for {kind} memories of user {user_id!r} exceeded: {problem}; {advice}", needs=needs
+    )
 
 
 def prune_count(memories: int) -> int:

@@ -265,9 +265,11 @@ def check_terms(kind: str, terms: Terms) -> Terms:
     """
     check_ruled(kind)
     if terms == Terms():
-        raise InvalidRuleError("the rule says nothing: give archive_after_days, delete_after_days or keep_days")
+        raise InvalidRuleError(
+            "the rule says nothing: give it a time to archive after, to delete after, or to keep for"
+        )
     if kind in (MemoryType.SHORT_TERM, HISTORY, AUDIT) and (terms.archive_after, terms.keep_for) != (None, None):
-        raise InvalidRuleError(f"{kind} can only be given a time to be deleted after: delete_after_days")
+        raise InvalidRuleError(f"{kind} can only be given a time to be deleted after")
     if kind == MemoryType.SHORT_TERM and (terms.delete_after or 0) >= FOREVER:
         raise InvalidRuleError("short_term memory always ends; give it a time, or use another kind of memory")
     if terms.archive_after is not None and kind in TYPES and TYPES[MemoryType(kind)].archive is None:
@@ -308,7 +310,7 @@ def days(value: object, what: str) -> int:
         return FOREVER
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
         raise InvalidRuleError(
-            f'{what} must be a number of days above 0 (at most 365,000), or "{endless}", not {quote(value)}'
+            f'must be a number of days above 0 (at most 365,000), or "{endless}", not {quote(value)}', about=what
         )
     return round(value * DAY)
 

@@ -38,7 +38,7 @@ def check_cron(cron: object) -> str:
         raise InvalidInputError(f"cron must be a text of at most {_MOST_CHARS} characters, not {quote(cron)}{example}")
     fields = cron.split()
     if len(fields) != 5:
-        raise InvalidInputError(f"cron {quote(cron)} has {len(fields)} fields instead of five{example}")
+        raise InvalidInputError(f"cron {quote(cron)} does not have five fields{example}")
     text = " ".join(fields)
     try:
         fires = next(CronSim(text, _SOME_DAY), None) is not None

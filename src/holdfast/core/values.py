@@ -103,15 +103,20 @@ def check_source(source: object) -> str:
 def check_derived_from(ids: object) -> tuple[str, ...]:
     """Ids of memories and messages, each once, in the order given. They need not be there (any more)."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
-        raise InvalidInputError(f"derived_from must be a list of the ids of memories or messages, not {quote(ids)}")
+        raise InvalidInputError(
+            f"must be a list of the ids of memories or messages, not {quote(ids)}", about="derived_from"
+        )
     if len(ids) > MAX_DERIVED_FROM:
         raise InvalidInputError(
-            f"derived_from has {len(ids):,} ids, which are too many (max: {MAX_DERIVED_FROM:,}); "
-            "name what matters, or sum it up in between"
+            f"has {len(ids):,} ids, which are too many (max: {MAX_DERIVED_FROM:,}); "
+            "name what matters, or sum it up in between",
+            about="derived_from",
         )
     for one in ids:
         if not is_id(one):
-            raise InvalidInputError(f"derived_from has {quote(one)}, which is not the id of a memory or a message")
+            raise InvalidInputError(
+                f"has {quote(one)}, which is not the id of a memory or a message", about="derived_from"
+            )
     return tuple(dict.fromkeys(ids))
 
 

@@ -258,7 +258,7 @@ def _check_audit(store: AuditStore, settings: Settings) -> Check:
     last = next(iter(store.checkpoints(limit=1)), None)
     if last is None:
         return ok("not sealed yet")
-    found = f"checkpoint {last.no} seals {last.entries:,} entries ({iso(last.at)[:19]})"
+    found = f"checkpoint {last.no} seals the chain up to {iso(last.at)[:19]} (entries: {last.entries:,})"
     return ok(f"{found}; not verified here: holdfast audit verify")
 
 

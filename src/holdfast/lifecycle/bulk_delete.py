@@ -36,7 +36,7 @@ def counted(cleared: Cleared, user_id: str) -> int:
     """How much went; ``HeldError`` if a hold kept all there is."""
     if cleared.held and not cleared.moved:
         raise HeldError(
-            f"{cleared.held:,} memories of user {user_id!r} are on hold and nothing was deleted; "
+            f"memories of user {user_id!r} are on hold ({cleared.held:,}), and nothing was deleted; "
             "see the holds with: holdfast hold list"
         )
     return cleared.moved
@@ -252,7 +252,7 @@ class Sources:
         gone = counts["memories"] + counts["derived"]
         if counts["held"] and not gone:
             raise HeldError(
-                f"{counts['held']:,} memories that came from {source!r} are on hold and nothing was forgotten; "
+                f"memories that came from {source!r} are on hold ({counts['held']:,}), and nothing was forgotten; "
                 "see the holds with: holdfast hold list"
             )
         moved = (counts["memories"], counts["derived"], counts["held"])

@@ -355,7 +355,7 @@ class Quotas:
             kinds = ", ".join(kind.name.value for kind in TYPES.values() if kind.durable)
             raise InvalidInputError(
                 f"the size of {row.name} memory is fixed: it holds the last {row.max_memories:,} entries of a session, "
-                f"of whatever size; kinds that take max_memories and max_bytes are: {kinds}"
+                f"of whatever size; kinds that have quotas are: {kinds}"
             )
         given = {"max_memories": max_memories, "max_bytes": max_bytes}
         limits = {name: _limit(name, value) for name, value in given.items() if value is not None}
@@ -379,6 +379,6 @@ def _limit(name: str, value: float) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InvalidInputError(
-            f"{name} must be a whole number of at least 0, or math.inf for no limit, not {quote(value)}"
+            f"must be a whole number from 0 to {2**63 - 1}, or infinite for no limit, not {quote(value)}", about=name
         )
     return value

@@ -229,9 +229,19 @@ def exit_code(error: type[HoldfastError]) -> ExitCode:
     return ExitCode.TRY_AGAIN if code is ExitCode.FAILED and error.retryable else code
 
 
+#: The options that are not called like the parameters of the library.
+_OPTIONS: Final = {
+    "archive_after_days": "--archive-after",
+    "delete_after_days": "--delete-after",
+    "keep_days": "--keep",
+    "auto_prune": "--prune",
+    "expires_at": "--expires",
+}
+
+
 def option_of(parameter: str) -> str:
     """The option that gives a parameter of the library."""
-    return f"--{parameter.removesuffix('_id').replace('_', '-')}"
+    return _OPTIONS.get(parameter) or f"--{parameter.removesuffix('_id').replace('_', '-')}"
 
 
 def _noun_of(parameter: str) -> str:

@@ -138,7 +138,7 @@ def _check_unused(store: Holdfast, asked: RestoreBackup) -> None:
     then = "memories that are there become what they were" if asked.overwrite else "what is there stays as it is"
     raise ConfirmationNeededError(
         f"the store is in use: {missing} {whom} would be brought back from backup {backup.id} of "
-        f"{backup.created_at} ({', '.join(backup.kinds)}; {backup.memories:,} memories of {backup.users:,} users); "
+        f"{backup.created_at} ({', '.join(backup.kinds)}; memories: {backup.memories:,}, users: {backup.users:,}); "
         f"{then}. Nothing was changed"
     )
 

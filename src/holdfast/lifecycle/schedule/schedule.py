@@ -342,7 +342,7 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
     if row["clock_set_back"]:
         yield (
             f"the job {name} waits until {row['next_run']}: its last slot lies ahead of the clock, which was set back; "
-            "check the clock, then sweep with confirm (holdfast sweep --confirm): jobs go on from then"
+            "check the clock, then confirm a sweep (holdfast sweep --confirm): jobs go on from then"
         )
 
 

@@ -69,7 +69,7 @@ class NeedsConfirmation(NamedTuple):
     def describe(self) -> str:
         """In words."""
         whose = f"user {self.user_id!r}" if self.agent_id is None else f"agent {self.agent_id!r}"
-        return f"{whose} would lose {self.due:,} of {self.of:,} memories; look at it, then sweep with confirm"
+        return f"{whose} would lose {self.due:,} of {self.of:,} memories; look at it, then confirm the sweep"
 
 
 class Waiting(NamedTuple):

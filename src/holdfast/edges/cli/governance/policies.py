@@ -223,7 +223,7 @@ def _format_days(value: float | str | None, absent: str) -> str:
 def _read_times(archive_after: str | None, delete_after: str | None, keep: str | None) -> dict[str, Any]:
     """The times that were given, by the engine's names for them."""
     given = zip(_TIMES, (archive_after, delete_after, keep), strict=True)
-    return {name: _read_days(text, option_of(name.removesuffix("_days"))) for name, text in given if text is not None}
+    return {name: _read_days(text, option_of(name)) for name, text in given if text is not None}
 
 
 def _read_days(text: str, name: str) -> float | str:

@@ -98,8 +98,8 @@ def _read(text: str | None, name: str) -> float | None:
     if text is None or text == "unlimited":
         return None if text is None else math.inf
     digits = text.replace(",", "").replace("_", "")
-    if not digits.isdecimal():
-        raise InvalidInputError(f"{name} must be a whole number of at least 0, or unlimited, not {text!r}")
+    if not digits.isdecimal() or int(digits) >= 2**63:
+        raise InvalidInputError(f"{name} must be a whole number from 0 to {2**63 - 1}, or unlimited, not {text!r}")
     return int(digits)
 
 
