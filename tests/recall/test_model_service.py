@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import traceback
 from collections.abc import Iterator
-from email.utils import formatdate
 
 import pytest
 
@@ -37,7 +36,7 @@ def pauses() -> Pauses:
 
 def client_of(url: str, pauses: Pauses, *, timeout: float = 10.0, key: str | None = KEY) -> ModelService:
     return ModelService(
-        Target("m", url),
+        target=Target("m", url),
         api_key=key,
         failed=EmbedderError,
         unavailable=EmbedderUnavailableError,
@@ -84,15 +83,11 @@ def test_retry_after_is_honoured_up_to_a_limit(service: ScriptedService, pauses:
     assert pauses == [2.0, MAX_WAIT]
 
 
-def test_retry_after_may_be_a_date_or_nonsense(service: ScriptedService, pauses: Pauses) -> None:
-    service.replies = [
-        json_reply({}, 429, Retry_After=formatdate(4_000_000_000, usegmt=True)),
-        json_reply({}, 429, Retry_After=formatdate(0, usegmt=True)),
-        json_reply({}, 429, Retry_After="soon"),
-    ]
+def test_a_retry_after_that_is_no_number_leaves_the_usual_pause(service: ScriptedService, pauses: Pauses) -> None:
+    service.replies = [json_reply({}, 429, Retry_After=text) for text in ("Fri, 31 Dec 2066 23:59:59 GMT", "soon")]
     client_of(service.url, pauses).post("/things", {})
-    assert pauses[:2] == [MAX_WAIT, 0.0]
-    assert 0 < pauses[2] <= MAX_WAIT
+    assert len(pauses) == 2
+    assert all(0 < pause <= MAX_WAIT for pause in pauses)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])

@@ -14,8 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -87,7 +86,7 @@ def open_service(
     if target is None:
         return None
     key = find_api_key(os.environ, target.base_url)
-    return ModelService(target, api_key=key, failed=failed, unavailable=unavailable, timeout=timeout)
+    return ModelService(target=target, api_key=key, failed=failed, unavailable=unavailable, timeout=timeout)
 
 
 def find_api_key(environ: Mapping[str, str], base_url: str) -> str | None:
@@ -107,6 +106,7 @@ def find_api_key(environ: Mapping[str, str], base_url: str) -> str | None:
     return None
 
 
+@dataclass(kw_only=True)
 class ModelService:
     """A model behind an OpenAI-compatible service, which is posted JSON and answers with JSON.
 
@@ -117,39 +117,34 @@ class ModelService:
     Raises ``unavailable`` where the same call may succeed later, and ``failed`` for everything else.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        api_key: str | None,
-        failed: type[HoldfastError],
-        unavailable: type[HoldfastError],
-        timeout: float = TIMEOUT,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    target: Target
+    api_key: str | None = field(repr=False)
+    failed: type[HoldfastError]
+    unavailable: type[HoldfastError]
+    timeout: float = TIMEOUT
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
         if find_spec("httpx") is None:
             raise missing_extra("a service that speaks OpenAI's protocol", "openai")
-        self.model = target.model
-        self.name = f"openai:{target.model}@{target.base_url}"
-        self._base_url = target.base_url
-        self._api_key = api_key
-        self._failed = failed
-        self._unavailable = unavailable
-        self._timeout = timeout
-        self._sleep = sleep
+
+    @property
+    def name(self) -> str:
+        """The model and its address."""
+        return f"openai:{self.target.model}@{self.target.base_url}"
 
     def post(self, path: str, body: object) -> Any:
         """The decoded answer to ``body``, posted to ``path`` (which begins with a slash) below the base address."""
-        url = self._base_url + path
+        url = self.target.base_url + path
         for attempt in range(1, ATTEMPTS):
             try:
                 return self._send(url, body)
             except _MayPassError as error:
-                self._sleep(_pause(attempt, error.retry_after))
+                self.sleep(_pause(attempt, error.retry_after))
         try:
             return self._send(url, body)
         except _MayPassError as error:
-            raise self._unavailable(f"{url} {error} ({ATTEMPTS} attempts); try again later") from error
+            raise self.unavailable(f"{url} {error} ({ATTEMPTS} attempts); try again later") from error
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -161,20 +156,20 @@ class ModelService:
         import httpx  # noqa: PLC0415
 
         headers = {"Accept": "application/json", "User-Agent": "holdfast"}
-        if self._api_key is not None:
-            headers["Authorization"] = f"Bearer {self._api_key}"
-        deadline = time.monotonic() + self._timeout
+        if self.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        deadline = time.monotonic() + self.timeout
         try:
             with (
-                httpx.Client(verify=self._tls, timeout=self._timeout, headers=headers) as client,
+                httpx.Client(verify=self._tls, timeout=self.timeout, headers=headers) as client,
                 client.stream("POST", url, json=body) as response,
             ):
                 answer = self._read(url, response.iter_bytes(), deadline)
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise self._unavailable(f"{url} did not answer within {self._timeout:g} s; try again later") from error
+            raise self.unavailable(f"{url} did not answer within {self.timeout:g} s; try again later") from error
         except httpx.ConnectError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise self._failed(f"{url} has a certificate that is not trusted: {error}") from error
+                raise self.failed(f"{url} has a certificate that is not trusted: {error}") from error
             raise _MayPassError(f"cannot be reached: {error}") from error
         except httpx.HTTPError as error:
             raise _MayPassError(f"broke the connection: {type(error).__name__}") from error
@@ -183,11 +178,11 @@ class ModelService:
             raise _MayPassError(f"answered {response.status_code}{self._quote(answer)}", pause)
         if not response.is_success:
             hint = _HINTS.get(response.status_code, "")
-            raise self._failed(f"{url} answered {response.status_code}{self._quote(answer)}{hint}")
+            raise self.failed(f"{url} answered {response.status_code}{self._quote(answer)}{hint}")
         try:
             return json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise self._failed(f"{url} did not answer with JSON, but with {self._excerpt(answer, 40)!r}") from error
+            raise self.failed(f"{url} did not answer with JSON, but with {self._excerpt(answer, 40)!r}") from error
 
     def _read(self, url: str, chunks: Iterable[bytes], deadline: float) -> bytes:
         """The whole answer; a service that sends it in drops, or without end, is cut off."""
@@ -195,7 +190,7 @@ class ModelService:
         for chunk in chunks:
             answer += chunk
             if len(answer) > MAX_ANSWER_BYTES:
-                raise self._failed(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
+                raise self.failed(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
             if time.monotonic() > deadline:
                 raise TimeoutError
         return bytes(answer)
@@ -209,8 +204,8 @@ class ModelService:
     def _excerpt(self, answer: bytes, length: int) -> str:
         """The beginning of an answer on one line, without the key, which some services repeat."""
         text = answer[:_MOST_SHOWN].decode("utf-8", "replace")
-        if self._api_key is not None:
-            text = text.replace(self._api_key, "***")
+        if self.api_key is not None:
+            text = text.replace(self.api_key, "***")
         return " ".join(text.split())[:length]
 
 
@@ -230,19 +225,8 @@ def _pause(attempt: int, retry_after: float | None) -> float:
 
 
 def _retry_after(header: str | None) -> float | None:
-    """The seconds that a ``Retry-After`` header asks for, in either of its forms; ``None`` if it makes no sense."""
-    if header is None:
-        return None
-    header = header.strip()
-    if re.fullmatch(r"\d{1,9}", header, re.ASCII):
-        return float(header)
-    try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, moment.timestamp() - time.time())
+    """The seconds that a ``Retry-After`` header asks for; ``None`` if it is none, or no number."""
+    return float(header) if header is not None and re.fullmatch(r"\s*\d{1,9}\s*", header, re.ASCII) else None
 
 
 MAX_CHARS = 8_000
@@ -284,7 +268,7 @@ class OpenAIEmbedder:
         return np.concatenate([self._ask(batch) for batch in _batches(texts)])
 
     def _ask(self, texts: list[str]) -> Vectors:
-        answer = self._service.post("/embeddings", {"model": self._service.model, "input": texts})
+        answer = self._service.post("/embeddings", {"model": self._service.target.model, "input": texts})
         vectors = _in_order(answer, len(texts), self.id)
         with self._lock:
             rows = unit_rows(vectors, count=len(texts), dim=self._dim, source=self.id)
@@ -355,7 +339,7 @@ class LlmSummarizer:
 
     def _request(self, whole: str, max_chars: int) -> dict[str, object]:
         return {
-            "model": self._service.model,
+            "model": self._service.target.model,
             "messages": [
                 {"role": "system", "content": _INSTRUCTION.format(max_chars=max_chars)},
                 {"role": "user", "content": _without_middle(whole.encode("utf-8", "replace").decode())},
