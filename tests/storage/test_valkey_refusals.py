@@ -336,7 +336,7 @@ def test_a_time_limit_that_is_none_is_refused(timeout: float) -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("short_term", "server", "errors"):
+    for name in ("short_term", "server"):
         monkeypatch.delitem(sys.modules, f"holdfast.storage.valkey.{name}")
     monkeypatch.setitem(sys.modules, "valkey", None)
     with pytest.raises(MissingExtraError, match=re.escape(install_command("valkey"))):

@@ -6,9 +6,11 @@ The catalogue (``storage/catalog.py``) says which part has the rows of which tab
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from importlib import resources
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -29,32 +31,6 @@ from holdfast.ports.subjects import SubjectReader
 from holdfast.storage.catalog import LOCATIONS, TABLES
 
 Line = dict[str, Any]
-_SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
-_TERMS: Final = ("archive_after_days", "delete_after_days", "keep_days")
-_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "text": {"type": "string"},
-    "text?": {"type": ["string", "null"]},
-    "texts": {"type": "array", "items": {"type": "string"}},
-    "count": {"type": "integer"},
-    "count?": {"type": ["integer", "null"]},
-    "days": {"type": ["number", "string", "null"], "description": "days, 'never' or 'forever'"},
-    "when": {"type": "string", "format": "date-time"},
-    "when?": {"type": ["string", "null"], "format": "date-time"},
-    "object": {"type": "object"},
-    "object?": {"type": ["object", "null"]},
-    "schema": {"type": ["object", "boolean", "null"]},
-    "any": {},
-    "state": {"enum": [state.value for state in State if state is not State.DELETED]},
-    "durable": {"enum": [kind.value for kind in DURABLE]},
-    "kind": {"enum": [kind.value for kind in TYPES]},
-    "working": {"const": "working"},
-    "short_term": {"const": "short_term"},
-    "terms?": {
-        "type": ["object", "null"],
-        "properties": {name: {"type": ["number", "string", "null"]} for name in _TERMS},
-        "additionalProperties": False,
-    },
-}
 #: How a value becomes JSON, where it is not JSON already.
 _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "when": iso,
@@ -63,37 +39,6 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "state": lambda state: state.value,
     "durable": lambda kind: kind.value,
     "kind": lambda kind: kind.value,
-}
-_DESCRIPTIONS: Final = {
-    ("memory", "details"): "of an episode: its task, steps, messages and tool calls",
-    ("memory", "source"): "who or what wrote it",
-    ("memory", "dated_at"): "what its age counts from",
-    ("memory", "note"): "why it is not all there",
-    ("conversation", "updated_at"): "last active",
-    ("quota", "max_memories"): "-1 is no limit, null is the usual one",
-}
-_STATE: Final = "state:state moved_at:when? reason:text? in_bin_until:when?=purge_at"
-_LINES: Final = {
-    "memory": "memory_id:text=id memory_type:durable=kind content:text metadata:object created_at:when "
-    f"agent_id:text=scope.agent_id session_id:text?=scope.session_id {_STATE} details:object?=body name:text? "
-    "source:text=written_by derived_from:texts updated_at:when dated_at:when note:text?",
-    "working": "memory_id:text=id memory_type:working content:text metadata:object created_at:when agent_id:text "
-    "session_id:text?",
-    "short_term": "memory_id:text=id memory_type:short_term role:text content:text metadata:object created_at:when "
-    "agent_id:text? session_id:text? expires_at:when note:text?",
-    "conversation": f"conversation_id:text=id agent_id:text session_id:text? {_STATE} summary:text created_at:when "
-    "updated_at:when",
-    "message": "message_id:text=message.id role:text=message.role content:text=message.content "
-    "metadata:object=message.metadata created_at:when=message.created_at in_bin_until:when?=purge_at",
-    "fact": "fact_id:text=id entity_id:text=source entity:text? name:text value:any target_id:text?=target "
-    "target:text? since:when until:when? recorded_at:when",
-    "collection": "collection:text schema:schema",
-    "quota": "memory_type:kind=kind.name max_memories:count? max_bytes:count?",
-    "rule": f"rule_id:text memory_type:text level:text {' '.join(f'{name}:text?' for name in _SCOPE)} "
-    f"{' '.join(f'{name}:days' for name in _TERMS)} version:count updated_at:when? pending:terms?",
-    "hold": f"hold_id:text {' '.join(f'{name}:text?' for name in _SCOPE)} tag:text? reason:text author:text "
-    "created_at:when released_at:when? released_by:text?",
-    "audit": "seq:count at:when action:text actor:text item:text? detail:object hash:text",
 }
 
 
@@ -104,19 +49,23 @@ class _Field(NamedTuple):
     convert: Callable[[Any], Any] | None
 
 
-def _parse(field: str) -> _Field:
-    name, _, rest = field.partition(":")
-    sort, _, attribute = rest.partition("=")
-    return _Field(name, sort, attrgetter(attribute or name), _CONVERT.get(sort))
+@cache
+def _form() -> dict[str, Any]:
+    """What ``lines.toml`` says."""
+    return tomllib.loads(resources.files(__package__).joinpath("lines.toml").read_text(encoding="utf-8"))
 
 
-_FIELDS: Final = {kind: [_parse(field) for field in text.split()] for kind, text in _LINES.items()}
+@cache
+def _fields(kind: str) -> list[_Field]:
+    """The fields of a kind of line."""
+    fields = ((name, *said.partition(" ")) for name, said in _form()["lines"][kind].items())
+    return [_Field(name, sort, attrgetter(of or name), _CONVERT.get(sort)) for name, sort, _, of in fields]
 
 
 def describe(kind: str, thing: object = None, **given: Any) -> Line:
     """The line of a thing. What is ``given`` is taken as it is; the other fields are read from the thing."""
     line: Line = {"type": kind}
-    for name, _, read, convert in _FIELDS[kind]:
+    for name, _, read, convert in _fields(kind):
         if name in given:
             line[name] = given[name]
         else:
@@ -124,26 +73,33 @@ def describe(kind: str, thing: object = None, **given: Any) -> Line:
     return line
 
 
-def _schema_of(kind: str) -> dict[str, Any]:
-    fields = {name: dict(_TYPES[sort]) for name, sort, *_ in _FIELDS[kind]}
-    for (of, name), words in _DESCRIPTIONS.items():
-        if of == kind:
-            fields[name]["description"] = words
-    return {
-        "type": "object",
-        "properties": {"type": {"const": kind}, **fields},
-        "required": ["type", *fields],
-        "additionalProperties": False,
-    }
-
-
 def line_schema() -> dict[str, Any]:
     """A JSON Schema for the lines of an export. All fields are always there; what does not apply is ``null``."""
+    form = _form()
+    types = {
+        **form["types"],
+        "state": {"enum": [state.value for state in State if state is not State.DELETED]},
+        "durable": {"enum": [kind.value for kind in DURABLE]},
+        "kind": {"enum": [kind.value for kind in TYPES]},
+    }
+    schemas = {}
+    for kind in form["lines"]:
+        words = form["descriptions"].get(kind, {})
+        fields = {
+            one.name: types[one.type] | ({"description": words[one.name]} if one.name in words else {})
+            for one in _fields(kind)
+        }
+        schemas[kind] = {
+            "type": "object",
+            "properties": {"type": {"const": kind}, **fields},
+            "required": ["type", *fields],
+            "additionalProperties": False,
+        }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an export",
-        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in _LINES],
-        "$defs": {kind: _schema_of(kind) for kind in _LINES},
+        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in schemas],
+        "$defs": schemas,
     }
 
 
@@ -352,7 +308,7 @@ def read_quotas(person: Person) -> Iterator[Line]:
 
 def read_rules(person: Person) -> Iterator[Line]:
     """Rules on the user."""
-    absent = dict.fromkeys((*_SCOPE, *_TERMS, "updated_at"))
+    absent = {field.name: None for field in _fields("rule")}
     for rule in filter(person.is_named_by, person.sources.rules.rules(person.tenant)):
         pending = None if rule.pending is None else terms_to_dict(rule.pending)
         yield describe("rule", **{**absent, **rule_to_dict(rule), "pending": pending})
@@ -360,8 +316,9 @@ def read_rules(person: Person) -> Iterator[Line]:
 
 def read_holds(person: Person) -> Iterator[Line]:
     """Holds on the user, also released ones."""
+    absent = {field.name: None for field in _fields("hold")}
     for hold in filter(person.is_named_by, person.sources.holds.list(person.tenant, released=True)):
-        yield describe("hold", **{**dict.fromkeys((*_SCOPE, "tag")), **hold_to_dict(hold)})
+        yield describe("hold", **{**absent, **hold_to_dict(hold)})
 
 
 def read_audit(person: Person) -> Iterator[Line]:

@@ -28,6 +28,3 @@ def open_short_term(url: str, *, timeout: float = 2.0) -> ValkeyShortTerm:
             raise
         raise missing_extra(f"the short-term store {address.shown}", "valkey") from problem
     return ValkeyShortTerm(address, timeout=timeout)
-
-
-__all__ = ["open_short_term"]

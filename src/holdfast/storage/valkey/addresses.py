@@ -19,7 +19,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?"
 _DATABASE: Final = re.compile(r"/?|/(\d{1,5})/?")
 #: Files that TLS may be told of in the query of the URL.
 _FILES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
-_SWITCHES: Final = MappingProxyType({"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False})
+_SWITCHES: Final = {**dict.fromkeys(("true", "1", "yes"), "true"), **dict.fromkeys(("false", "0", "no"), "false")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _read_options(parts: SplitResult, scheme: str) -> dict[str, str]:
         if name in ("cluster", "ssl_check_hostname"):
             if value.lower() not in _SWITCHES:
                 raise _refusal(scheme, f"{name} is neither true nor false")
-            options[name] = "true" if _SWITCHES[value.lower()] else "false"
+            options[name] = _SWITCHES[value.lower()]
         elif name in _FILES:
             if not Path(value).is_file():
                 raise _refusal(scheme, f"{name} names no file that is there")

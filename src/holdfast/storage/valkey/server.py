@@ -6,7 +6,7 @@ import hashlib
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -26,9 +26,38 @@ from holdfast.core.errors import (
 )
 from holdfast.storage.valkey.addresses import Address
 
-#: What a server says while it starts, fails over or moves slots: it passes.
-_PASSING: Final = ("LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")
 _CHECK: Final = "check HOLDFAST_SHORT_TERM_URL"
+_FORBIDS: Final = (
+    "does not permit what Holdfast needs of it (EVALSHA, EVAL, ZRANGEBYSCORE and the like on keys 'holdfast:*'); "
+    "change the user's rules (ACL SETUSER)"
+)
+#: The codes of answers that the client has classes for.
+_CODES: Final = {
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.NoPermissionError: "NOPERM",
+    exceptions.BusyLoadingError: "LOADING",
+    exceptions.ClusterError: "CLUSTERDOWN",
+}
+#: What a server refuses a command with, by the code of its answer. The first ones are told while a server starts, fails
+#: over or moves slots, and pass.
+_ANSWERS: Final[Mapping[str, tuple[type[StorageError], str]]] = {
+    **dict.fromkeys(
+        ("LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
+        (StoreAwayError, "is not ready (it starts, or fails over); try again"),
+    ),
+    "OOM": (StoreFullError, "has no memory left (maxmemory is reached); give it more, or try again later"),
+    "READONLY": (StoreReadOnlyError, "is a read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL"),
+    "NOPERM": (StoreUnavailableError, f"{_FORBIDS}, or name another in HOLDFAST_SHORT_TERM_URL"),
+    "BUSY": (StoreBusyError, "is busy with a script that takes long; try again"),
+    "MISCONF": (StoreAwayError, "cannot save to its disk and takes no writes; look at its log, then try again"),
+    **dict.fromkeys(
+        ("MOVED", "ASK"),
+        (StoreUnavailableError, "is part of a cluster; write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"),
+    ),
+    "WRONGTYPE": (StorageError, "has keys 'holdfast:*' that are not Holdfast's; give Holdfast a database of its own"),
+    "DB": (StoreUnavailableError, f"has no database of that number; {_CHECK}"),
+}
 
 
 def explain(problem: Exception, address: Address) -> StorageError:
@@ -91,33 +120,13 @@ def _of_a_cluster(problem: Exception, where: str, address: Address) -> StorageEr
 def _of_an_answer(problem: Exception, where: str) -> StorageError:
     """The server's own words begin with a code; servers before 7 put it into a sentence where a script failed."""
     text = str(problem)
-    code = text.partition(" ")[0]
-    if isinstance(problem, exceptions.OutOfMemoryError) or "-OOM " in text:
-        return StoreFullError(f"{where} has no memory left (maxmemory is reached); give it more, or try again later")
-    if isinstance(problem, exceptions.ReadOnlyError) or "-READONLY " in text:
-        return StoreReadOnlyError(f"{where} is a read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL")
-    if isinstance(problem, exceptions.NoPermissionError):
-        return StoreUnavailableError(
-            f"{where} does not permit what Holdfast needs of it (EVALSHA, EVAL, ZRANGEBYSCORE and the like on keys "
-            "'holdfast:*'); change the user's rules (ACL SETUSER), or name another in HOLDFAST_SHORT_TERM_URL"
-        )
-    if isinstance(problem, exceptions.BusyLoadingError | exceptions.ClusterError) or code in _PASSING:
-        return StoreAwayError(f"{where} is not ready (it starts, or fails over); try again")
-    if code == "BUSY":
-        return StoreBusyError(f"{where} is busy with a script that takes long; try again")
-    if code == "MISCONF" or "-MISCONF " in text:
-        return StoreAwayError(f"{where} cannot save to its disk and takes no writes; look at its log, then try again")
-    if code in ("MOVED", "ASK"):
-        return StoreUnavailableError(
-            f"{where} is part of a cluster; write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"
-        )
-    if code == "WRONGTYPE" or "-WRONGTYPE " in text:
-        return StorageError(
-            f"{where} has keys 'holdfast:*' that are not Holdfast's; give Holdfast a database of its own"
-        )
-    if "DB index is out of range" in text:
-        return StoreUnavailableError(f"{where} has no database of that number; {_CHECK}")
-    return StorageError(f"{where} refused a command ({_reason(problem)}); is it Redis 6.2, Valkey 7.2 or newer?")
+    known = (code for kind, code in _CODES.items() if isinstance(problem, kind))
+    said = next(known, text.partition(" ")[0])
+    code = next((one for one in _ANSWERS if one == said or f"-{one} " in text), None)
+    if code is None:
+        return StorageError(f"{where} refused a command ({_reason(problem)}); is it Redis 6.2, Valkey 7.2 or newer?")
+    error, words = _ANSWERS[code]
+    return error(f"{where} {words}")
 
 
 def _reason(problem: Exception) -> str:
@@ -281,32 +290,28 @@ def _run(client: Client, run: Run) -> Any:
 def _run_all(client: Client, runs: Sequence[Run]) -> list[Any]:
     if _is_cluster(client):
         return [_run(client, run) for run in runs]
-    answers: list[Any] = []
-    for at in range(0, len(runs), _TOGETHER):
-        some = runs[at : at + _TOGETHER]
-        replies = _pipeline(client, [run.command() for run in some])
-        for run, reply in zip(some, replies, strict=True):
-            answers.append(_run(client, run) if isinstance(reply, exceptions.NoScriptError) else _checked(reply))
-    return answers
+    replies = zip(runs, _send(client, [run.command() for run in runs]), strict=True)
+    return [_run(client, run) if isinstance(one, exceptions.NoScriptError) else _check(one) for run, one in replies]
 
 
 def _ask_all(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
     if _is_cluster(client):
         return [client.execute_command(*command) for command in commands]
-    answers: list[Any] = []
+    return [_check(reply) for reply in _send(client, commands)]
+
+
+def _send(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
+    """The replies to commands, many of which travel together; errors among them."""
+    replies: list[Any] = []
     for at in range(0, len(commands), _TOGETHER):
-        answers.extend(map(_checked, _pipeline(client, commands[at : at + _TOGETHER])))
-    return answers
+        with client.pipeline(transaction=False) as pipeline:
+            for command in commands[at : at + _TOGETHER]:
+                pipeline.execute_command(*command)
+            replies += pipeline.execute(raise_on_error=False)
+    return replies
 
 
-def _pipeline(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
-    with client.pipeline(transaction=False) as pipeline:
-        for command in commands:
-            pipeline.execute_command(*command)
-        return list(pipeline.execute(raise_on_error=False))
-
-
-def _checked(reply: Any) -> Any:
+def _check(reply: Any) -> Any:
     if isinstance(reply, Exception):
         raise reply
     return reply

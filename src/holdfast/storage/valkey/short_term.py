@@ -41,13 +41,8 @@ def session_keys(scope: Scope) -> SessionKeys:
 
 def session_name(scope: Scope) -> bytes:
     """What a scope's session is called in indexes."""
-    user, agent = _user(scope.tenant, scope.user_id), _agent(scope.tenant, scope.agent_id)
-    return b"%b:%b:%b" % (user, agent, _session(scope.session_id))
-
-
-def forget_scopes() -> None:
-    """Keep no ids in memory."""
-    session_keys.cache_clear()
+    session = _digest("no session" if scope.session_id is None else f"session {scope.session_id}")
+    return b"%b:%b:%b" % (_user(scope.tenant, scope.user_id), _agent(scope.tenant, scope.agent_id), session)
 
 
 def named_keys(name: bytes) -> SessionKeys:
@@ -87,21 +82,14 @@ def _agent(tenant: str, agent_id: str) -> bytes:
     return _digest(f"agent {len(tenant)} {tenant}{agent_id}")
 
 
-def _session(session_id: str | None) -> bytes:
-    return _digest("no session" if session_id is None else f"session {session_id}")
-
-
 def _digest(text: str) -> bytes:
     """128 bits of a text, as 32 digits; the first two of a user's are the bucket."""
     return blake2b(text.encode(), digest_size=16).hexdigest().encode()
 
 
-_APPEND: Final = read_script("append")
-_WINDOW: Final = read_script("window")
-_EXPIRY: Final = read_script("expiry")
-_REMOVE: Final = read_script("remove")
-_END: Final = read_script("end")
-_END_EXPIRED: Final = read_script("end_expired")
+_APPEND, _WINDOW, _EXPIRY, _REMOVE, _END, _END_EXPIRED = map(
+    read_script, ("append", "window", "expiry", "remove", "end", "end_expired")
+)
 
 _TEXT, _PACKED = b"t", b"z"
 #: The moment at which no session has expired.
@@ -148,8 +136,7 @@ class ValkeyShortTerm:
         return held
 
     def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
-        lengths, text = self._server.run(Run(_WINDOW, session_keys(scope)[:1], _asked(now, session)), again=True)
-        return _messages(map(int, lengths.split()), text)
+        return _messages(*self._server.run(Run(_WINDOW, session_keys(scope)[:1], _asked(now, session)), again=True))
 
     def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
         found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], _asked(now, session)), again=True)
@@ -162,7 +149,8 @@ class ValkeyShortTerm:
     # --- many sessions -------------------------------------------------------------------------------------------
 
     def end(self, windows: Sequence[SessionWindow]) -> int:
-        return sum(self._server.run_all([_ending(session_keys(scope), session) for scope, session in windows]))
+        runs = [Run(_END, session_keys(scope), () if session is None else (session,)) for scope, session in windows]
+        return sum(self._server.run_all(runs))
 
     def end_agent(self, tenant: str, agent_id: str) -> int:
         found = self._server.ask_all([("ZRANGE", key, 0, -1) for key in agent_keys(tenant, agent_id)])
@@ -170,7 +158,7 @@ class ValkeyShortTerm:
 
     def end_user(self, tenant: str, user_id: str) -> int:
         """Let the messages of all of a user's sessions expire now; how many sessions."""
-        forget_scopes()
+        session_keys.cache_clear()  # so that no ids stay in memory
         (names,) = self._server.ask_all([("ZRANGE", user_key(tenant, user_id), 0, -1)])
         return self._end_all(names)
 
@@ -196,10 +184,9 @@ class ValkeyShortTerm:
         for name in names:
             keys = named_keys(name)[:1]
             asked = [Run(_WINDOW, keys, (_EVER,)), Run(_EXPIRY, keys, (_EVER,))]
-            (lengths, text), expires_at = self._server.run_all(asked)
+            window, expires_at = self._server.run_all(asked)
             if expires_at is not None:
-                agent_id, session_id = told.get(name, (None, None))
-                yield ShortWindow(agent_id, session_id, int(expires_at), _messages(map(int, lengths.split()), text))
+                yield ShortWindow(*told.get(name, (None, None)), int(expires_at), _messages(*window))
 
     def _due(self, now: int, limit: int) -> list[bytes]:
         """The names of some sessions that are on the lists of what is due."""
@@ -213,7 +200,7 @@ class ValkeyShortTerm:
         return [name for names in self._server.ask_all(asked) for name in names]
 
     def _end_all(self, names: Iterable[bytes]) -> int:
-        return sum(self._server.run_all([_ending(named_keys(name)) for name in names]))
+        return sum(self._server.run_all([Run(_END, named_keys(name), ()) for name in names]))
 
     # --- the server ----------------------------------------------------------------------------------------------
 
@@ -239,12 +226,11 @@ class ValkeyShortTerm:
     def _facts(self) -> dict[str, str]:
         """What the server tells of itself; nothing, where the user may not ask."""
         try:
-            facts = self._server.ask("INFO")
+            return {name: str(value) for name, value in self._server.ask("INFO").items()}
         except HoldfastError as problem:
             if problem.retryable:
                 raise
             return {}
-        return {name: str(value) for name, value in facts.items()}
 
     def _try_window(self) -> None:
         """Write, read and remove a message, in a session that nobody else uses."""
@@ -289,10 +275,6 @@ def _problems(facts: Mapping[str, str], *, is_cluster: bool) -> Iterator[ServerP
         )
 
 
-def _ending(keys: SessionKeys, session: str | None = None) -> Run:
-    return Run(_END, keys, () if session is None else (session,))
-
-
 def _asked(now: int, session: str | None) -> tuple[Word, ...]:
     return (now,) if session is None else (now, session)
 
@@ -305,10 +287,10 @@ def _stored(message: Message) -> bytes:
     return f"{message.id}\n{rest}\n".encode() + body
 
 
-def _messages(lengths: Iterable[int], text: bytes) -> list[Message]:
+def _messages(lengths: bytes, text: bytes) -> list[Message]:
     """The messages that follow one another in a text."""
     parts, at = [], 0
-    for length in lengths:
+    for length in map(int, lengths.split()):
         parts.append(text[at : at + length].split(b"\n", 2))
         at += length
     rests = json.loads(b"[%b]" % b",".join(rest for _, rest, _ in parts))  # at once, which is much faster
