@@ -10,7 +10,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.backups.format import Frame
+from holdfast.backups.layout import Frame
 from holdfast.core.values import moment
 
 DAILY = ("entity", "episodic", "long_term", "structured")

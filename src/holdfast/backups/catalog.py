@@ -8,38 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.backups.format import (
-    FOLDER,
-    PACKS,
-    SEGMENTS,
-    Doc,
-    Frame,
-    FrameDamagedError,
-    Held,
-    Manifest,
-    backup_of,
-    is_backup_id,
-    manifest_name,
-    read_frames,
-    read_index,
-    read_manifest,
-    read_signed,
-    sealed_name,
-    segment_place,
-    sign_document,
-    trial_name,
-)
+from holdfast.backups import layout
+from holdfast.backups.layout import Doc, Held, Manifest
+from holdfast.core import errors
 from holdfast.core.clock import SKEW
-from holdfast.core.errors import (
-    HoldfastError,
-    KeyMissingError,
-    NotFoundError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    OtherKeyringError,
-    StoreTooNewError,
-    quote,
-)
+from holdfast.core.errors import quote
 from holdfast.core.records import MemoryType, Rhythm, kind_of
 from holdfast.core.values import DAY, iso
 from holdfast.ports.objects import ObjectStore
@@ -92,19 +65,25 @@ class Catalog:
 
     def ids(self) -> list[str]:
         """The ids of all backups, the oldest first."""
-        return sorted(found for name in self.objects.names(FOLDER) if (found := backup_of(name)) is not None)
+        return sorted(
+            found for name in self.objects.names(layout.FOLDER) if (found := layout.backup_of(name)) is not None
+        )
 
     def get(self, backup_id: str) -> Manifest:
         """The manifest of a backup, as it was signed."""
-        if not is_backup_id(backup_id):
-            raise NotFoundError(f"there is no backup {quote(backup_id)}; see: holdfast backup list")
-        name = manifest_name(backup_id)
-        missing = NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list")
-        if name not in self.objects.names(f"{FOLDER}{backup_id}/"):  # before the first backup the folder is missing too
+        if not layout.is_backup_id(backup_id):
+            raise errors.NotFoundError(f"there is no backup {quote(backup_id)}; see: holdfast backup list")
+        name = layout.manifest_name(backup_id)
+        missing = errors.NotFoundError(
+            f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list"
+        )
+        if name not in self.objects.names(
+            f"{layout.FOLDER}{backup_id}/"
+        ):  # before the first backup the folder is missing too
             raise missing
         try:
-            return read_manifest(self.objects.get(name), self.state.signing, backup_id)
-        except ObjectMissingError:  # it was removed just now
+            return layout.read_manifest(self.objects.get(name), self.state.signing, backup_id)
+        except errors.ObjectMissingError:  # it was removed just now
             raise missing from None
 
     def all(self) -> Iterator[Manifest | Damaged]:
@@ -112,9 +91,9 @@ class Catalog:
         for backup_id in self.ids():
             try:
                 yield self.get(backup_id)
-            except (ObjectDamagedError, StoreTooNewError) as problem:
+            except (errors.ObjectDamagedError, errors.StoreTooNewError) as problem:
                 yield Damaged(backup_id, str(problem))
-            except NotFoundError:  # a rotation removed it meanwhile
+            except errors.NotFoundError:  # a rotation removed it meanwhile
                 continue
 
     def whole(self) -> list[Manifest]:
@@ -128,20 +107,20 @@ class Catalog:
 
     def trial(self, backup_id: str) -> dict[str, Any] | None:
         """The result of the last trial restore; ``None`` if there was none, or if it is not signed."""
-        with suppress(ObjectDamagedError):
+        with suppress(errors.ObjectDamagedError):
             return self.check_trial(backup_id)
         return None
 
     def check_trial(self, backup_id: str) -> dict[str, Any] | None:
         """The same; ``ObjectDamagedError`` unless it is as it was signed."""
         try:
-            data = self.objects.get(trial_name(backup_id))
-        except ObjectMissingError:
+            data = self.objects.get(layout.trial_name(backup_id))
+        except errors.ObjectMissingError:
             return None
         what = f"the result of the last trial of backup {backup_id}"
-        content = read_signed(data, self.state.signing, what)
+        content = layout.read_signed(data, self.state.signing, what)
         if content.get("backup") != backup_id:
-            raise ObjectDamagedError(f"{what} is that of another")
+            raise errors.ObjectDamagedError(f"{what} is that of another")
         return content
 
     def is_known_bad(self, backup_id: str) -> bool:
@@ -155,22 +134,24 @@ class Catalog:
     def note_trial(self, backup_id: str, problems: Sequence[str], *, good: bool, memories: int, now: int) -> None:
         """Note the result of verifying a backup, so that a rotation knows which backups are good."""
         content = {"backup": backup_id, "at": iso(now), "good": good, "memories": memories, "problems": list(problems)}
-        self.objects.put(trial_name(backup_id), sign_document(content, self.state.signing.current(now=now)))
+        self.objects.put(
+            layout.trial_name(backup_id), layout.sign_document(content, self.state.signing.current(now=now))
+        )
 
     # --- what a backup holds -------------------------------------------------------------------------------------
 
     def docs(self, manifest: Manifest) -> Iterator[Doc]:
         """The documents of a backup; ``ObjectDamagedError`` unless its index is as it was written."""
-        return read_index(self.read(manifest.index))
+        return layout.read_index(self.read(manifest.index))
 
     def read(self, held: Held) -> bytes:
         """An object that a manifest refers to; ``ObjectDamagedError`` unless it is as it was written."""
         try:
             data = self.objects.get(held.name)
-        except ObjectMissingError as problem:
-            raise ObjectDamagedError(f"{held.name} is missing in {self.objects.url}") from problem
+        except errors.ObjectMissingError as problem:
+            raise errors.ObjectDamagedError(f"{held.name} is missing in {self.objects.url}") from problem
         if len(data) != held.bytes or hashlib.sha256(data).hexdigest() != held.sha256:
-            raise ObjectDamagedError(f"{held.name} in {self.objects.url} is not as it was written")
+            raise errors.ObjectDamagedError(f"{held.name} in {self.objects.url} is not as it was written")
         return data
 
     def is_complete(self, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
@@ -179,9 +160,13 @@ class Catalog:
 
     def sizes(self) -> dict[str, int]:
         """How large everything is that backups may refer to."""
-        return {name: size for prefix in (FOLDER, SEGMENTS, PACKS) for name, size in self.objects.sizes(prefix)}
+        return {
+            name: size
+            for prefix in (layout.FOLDER, layout.SEGMENTS, layout.PACKS)
+            for name, size in self.objects.sizes(prefix)
+        }
 
-    def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[Frame] | None]]:
+    def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[layout.Frame] | None]]:
         """The frames of documents, in the order in which they were written; ``None`` for a document that was sealed
         under a key that is destroyed. Each segment is read once, and checked whole.
         """
@@ -189,23 +174,23 @@ class Catalog:
         by_segment: dict[str, list[Doc]] = {}
         for doc in docs:
             by_segment.setdefault(doc.segment, []).append(doc)
-        for name in sorted(by_segment, key=segment_place):
+        for name in sorted(by_segment, key=layout.segment_place):
             if name not in held:
-                raise ObjectDamagedError(f"the index of backup {manifest.id} refers to {name}, which it has not")
+                raise errors.ObjectDamagedError(f"the index of backup {manifest.id} refers to {name}, which it has not")
             data = self.read(held[name])
             for doc in sorted(by_segment[name], key=lambda one: one.at):
                 yield doc, self._unseal(doc, data)
 
-    def _unseal(self, doc: Doc, segment: bytes) -> list[Frame] | None:
+    def _unseal(self, doc: Doc, segment: bytes) -> list[layout.Frame] | None:
         """The frames of one document; ``None`` if its key is destroyed. ``ObjectDamagedError`` if the key is missing
         and no erasure explains that: then it was lost.
         """
         keyring = self.state.keyring
         try:
             sealed = segment[doc.at : doc.at + doc.size]
-            return list(read_frames(unseal(keyring.get(doc.key), sealed_name(doc.id), sealed)))
-        except (KeyMissingError, SealBrokenError, FrameDamagedError) as problem:
-            is_missing = isinstance(problem, KeyMissingError)
+            return list(layout.read_frames(unseal(keyring.get(doc.key), layout.sealed_name(doc.id), sealed)))
+        except (errors.KeyMissingError, SealBrokenError, layout.FrameDamagedError) as problem:
+            is_missing = isinstance(problem, errors.KeyMissingError)
             if is_missing and self.is_erased(doc.key):
                 return None
             if keyring.is_abandoned(doc.key):
@@ -217,17 +202,19 @@ class Catalog:
                     "HOLDFAST_STATE_URL"
                 )
             elif isinstance(problem, OtherKeyError):
-                raise OtherKeyringError(f"a document in {doc.segment} {explain_other_keyring(keyring)}") from problem
+                raise errors.OtherKeyringError(
+                    f"a document in {doc.segment} {explain_other_keyring(keyring)}"
+                ) from problem
             else:
                 words = f"a document in {doc.segment} is damaged: {problem}"
-            raise ObjectDamagedError(words) from problem
+            raise errors.ObjectDamagedError(words) from problem
 
 
 def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:
     """The last backup, in words; ``None`` if there is none."""
     try:
         last = max(open_catalog().whole(), key=lambda one: one.created_at, default=None)
-    except HoldfastError as problem:
+    except errors.HoldfastError as problem:
         return f"it could not be looked up: {problem}"
     return None if last is None else f"{last.id} of {last.moment[:16]}, {last.amount}"
 

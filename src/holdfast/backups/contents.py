@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from holdfast.backups.format import ROWS, Frame, Sort, write_frame
+from holdfast.backups.layout import ROWS, Frame, Sort, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
 from holdfast.core.records import COUNT_BITS, LAST_KIND, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader

@@ -14,24 +14,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from holdfast.backups import layout
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Piece, Snapshot, UserRows
-from holdfast.backups.format import (
-    PACKS,
-    SEGMENTS,
-    STORE_KEY,
-    Doc,
-    Held,
-    Manifest,
-    Sort,
-    count_records,
-    held_object,
-    index_name,
-    manifest_name,
-    sealed_name,
-    write_index,
-    write_manifest,
-)
+from holdfast.backups.layout import Doc, Held, Manifest
 from holdfast.core.errors import ConflictError, MasterKeyError, ObjectDamagedError, ObjectMissingError
 from holdfast.core.records import MemoryType, Subject
 from holdfast.installation import SOFTWARE
@@ -51,7 +37,7 @@ SEGMENT: Final = 8 * 1024 * 1024
 class Draft:
     """A document that is being written."""
 
-    sort: Sort
+    sort: layout.Sort
     key: DataKey
     mark: str
     signature: str
@@ -75,7 +61,7 @@ class Draft:
     def seal(self, segment: str, at: int) -> tuple[Doc, bytes]:
         """The document as the index lists it, and its sealed bytes."""
         doc_id = secrets.token_hex(12)
-        data = seal(self.key, sealed_name(doc_id), bytes(self.frames))
+        data = seal(self.key, layout.sealed_name(doc_id), bytes(self.frames))
         about = (self.sort, self.key.id, self.mark, doc_id, self.signature, self.digest.hexdigest())
         return Doc(*about, dict(self.rows), self.packs, segment, at, len(data)), data
 
@@ -101,7 +87,7 @@ class BackupMaker:
         self._reused: list[Doc] = []
         self._left_out: list[str] = []
         self._known: dict[tuple[str, str, str], list[Doc]] = defaultdict(list)
-        self._store_key = self._keyring.ensure(STORE_KEY, now=self.now)
+        self._store_key = self._keyring.ensure(layout.STORE_KEY, now=self.now)
         self.catalog.objects.prepare()
         self._parent = None if self.full else self._find_reusable(self.catalog.latest(self.kinds, now=self.now))
 
@@ -116,8 +102,8 @@ class BackupMaker:
         seen, seen_hash = self._ledger.head()  # a rotation removes those who are erased from here on
         docs = self._without_erased([*self._docs, *self._reused], after=ledger)
         packs = self._copy_packs(docs)
-        index = write_index(docs)
-        objects.put(index_name(self.id), index)
+        index = layout.write_index(docs)
+        objects.put(layout.index_name(self.id), index)
         needed = {doc.segment for doc in docs}
         older = () if self._parent is None else self._parent.segments
         manifest = Manifest(
@@ -128,9 +114,9 @@ class BackupMaker:
             software=SOFTWARE,
             schema=self.rows.schema,
             subjects=len({doc.key for doc in docs if doc.sort == "user"}),
-            records=count_records(docs),
+            records=layout.count_records(docs),
             counters=counters,
-            index=held_object(index_name(self.id), index),
+            index=layout.held_object(layout.index_name(self.id), index),
             segments=tuple(held for held in (*older, *self._segments) if held.name in needed),
             packs=packs,
             ledger=seen,
@@ -140,7 +126,7 @@ class BackupMaker:
         )
         key = self._signing.current(now=self.now)
         self.renew()  # another process may have removed what is not referred to yet
-        objects.put(manifest_name(self.id), write_manifest(manifest, key), absent=True)
+        objects.put(layout.manifest_name(self.id), layout.write_manifest(manifest, key), absent=True)
         return replace(manifest, key={"id": key.id})
 
     def _find_reusable(self, parent: Manifest | None) -> Manifest | None:
@@ -157,7 +143,7 @@ class BackupMaker:
         used: Counter[str] = Counter()
         for doc in docs:
             used[doc.segment] += doc.size
-        there = dict(self.catalog.objects.sizes(SEGMENTS))
+        there = dict(self.catalog.objects.sizes(layout.SEGMENTS))
         whole = [held for held in parent.segments if there.get(held.name) == held.bytes]
         worth = {held.name for held in whole if used[held.name] >= held.bytes * _WORN}
         worn = {(doc.sort, doc.key, doc.mark) for doc in docs if doc.segment not in worth}
@@ -176,7 +162,7 @@ class BackupMaker:
             self._docs.append(doc)
             data += sealed
             if "records" in doc.rows:
-                self.progress(count_records([doc]))
+                self.progress(layout.count_records([doc]))
             if len(data) >= SEGMENT:
                 self._end_segment(bytes(data))
                 data.clear()
@@ -184,12 +170,12 @@ class BackupMaker:
             self._end_segment(bytes(data))
 
     def _next_segment(self) -> str:
-        return f"{SEGMENTS}{self.id}-{len(self._segments) + 1}"
+        return f"{layout.SEGMENTS}{self.id}-{len(self._segments) + 1}"
 
     def _end_segment(self, data: bytes) -> None:
         name = self._next_segment()
         self.catalog.objects.put(name, data)
-        self._segments.append(held_object(name, data))
+        self._segments.append(layout.held_object(name, data))
 
     def _drafts(self, snapshot: Snapshot) -> Iterator[Draft]:
         """Every document that the backup before does not have."""
@@ -200,7 +186,7 @@ class BackupMaker:
                 draft = Draft(user.sort, keys[user], mark, user.signature, user.digest, user.packs())
                 yield from draft.fill(piece for _, piece in found)
         for number, signature, read in snapshot.chains():
-            if not self._is_known("chain", STORE_KEY, f"chain {number}", signature):
+            if not self._is_known("chain", layout.STORE_KEY, f"chain {number}", signature):
                 draft = Draft("chain", self._store_key, f"chain {number}", signature)
                 yield from draft.fill(read(draft.digest))
         draft = Draft("common", self._store_key, "", "")
@@ -226,7 +212,7 @@ class BackupMaker:
         if not docs or docs[0].signature != signature:
             return False
         self._reused += docs
-        self.progress(count_records(docs))
+        self.progress(layout.count_records(docs))
         return True
 
     def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
@@ -241,10 +227,10 @@ class BackupMaker:
     def _copy_packs(self, docs: Sequence[Doc]) -> tuple[Held, ...]:
         """Copy the cold objects that are not there yet. They are sealed, and never change under one name."""
         before = {} if self._parent is None else {held.name: held for held in self._parent.packs}
-        there = set(self.catalog.objects.names(PACKS)) if before else set()
+        there = set(self.catalog.objects.names(layout.PACKS)) if before else set()
         kept = []
         for name in sorted({name for doc in docs for name in doc.packs}):
-            copy = f"{PACKS}{name}"
+            copy = f"{layout.PACKS}{name}"
             with suppress(ObjectMissingError):  # it was removed while this was read, and so were the memories in it
                 kept.append(before[copy] if copy in before and copy in there else self._copy_pack(name, copy))
         return tuple(kept)
@@ -256,7 +242,7 @@ class BackupMaker:
         except ConflictError:  # an older backup has it
             if objects.get(copy) != data:
                 objects.put(copy, data)  # damaged since: it is whole again, for that one, too
-        return held_object(copy, data)
+        return layout.held_object(copy, data)
 
 
 def mark_of(store_key: DataKey, subject: Subject) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.backups.catalog import Catalog
-from holdfast.backups.format import STORE_KEY, Manifest
+from holdfast.backups.layout import STORE_KEY, Manifest
 from holdfast.core.errors import ObjectDamagedError
 from holdfast.ports.coordination import IdentityStore
 from holdfast.ports.objects import ObjectReader

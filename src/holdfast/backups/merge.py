@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import check_frame
-from holdfast.backups.format import PACKS, Doc, Frame, Manifest
+from holdfast.backups.layout import PACKS, Doc, Frame, Manifest
 from holdfast.backups.restore import Progress, Restored
 from holdfast.core.errors import ConflictError, KeyDestroyedError, NotFoundError, ObjectDamagedError
 from holdfast.core.records import State, Subject

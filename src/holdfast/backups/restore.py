@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Snapshot, check_frame
-from holdfast.backups.format import PACKS, Doc, Manifest, count_records
+from holdfast.backups.layout import PACKS, Doc, Manifest, count_records
 from holdfast.core.errors import StoreTooNewError
 from holdfast.core.records import MemoryType, Subject
 from holdfast.installation import upgrade_command

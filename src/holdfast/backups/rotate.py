@@ -14,31 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from holdfast.backups import layout
 from holdfast.backups.catalog import Catalog, Damaged, ends_at, is_ahead
-from holdfast.backups.format import (
-    FOLDER,
-    PACKS,
-    SEGMENTS,
-    Doc,
-    Held,
-    Manifest,
-    count_records,
-    held_object,
-    index_name,
-    is_backup_id,
-    manifest_name,
-    rewritten_name,
-    trial_name,
-    write_index,
-    write_manifest,
-)
+from holdfast.backups.layout import Doc, Held, Manifest
 from holdfast.core.clock import Belief
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError
 from holdfast.core.packs import is_pack_name
 from holdfast.privacy.ledger import Ledger
 
 _log = logging.getLogger("holdfast.backups")
-_OBJECT: Final = re.compile(rf"{FOLDER}([^/]+)/(?:(?:manifest|trial)\.json|index(?:-\d+)?)|{SEGMENTS}(.+)-\d+(?:r\d+)?")
+_OBJECT: Final = re.compile(
+    rf"{layout.FOLDER}([^/]+)/(?:(?:manifest|trial)\.json|index(?:-\d+)?)|{layout.SEGMENTS}(.+)-\d+(?:r\d+)?"
+)
 
 
 @dataclass
@@ -88,7 +75,7 @@ def rotate(catalog: Catalog, ledger: Ledger, *, belief: Belief, renew: Callable[
 
 def remove(catalog: Catalog, backup_id: str) -> Rotation:
     """Remove one backup, and what no other refers to."""
-    catalog.objects.delete([manifest_name(backup_id)])  # without a manifest it is no backup
+    catalog.objects.delete([layout.manifest_name(backup_id)])  # without a manifest it is no backup
     done = Rotation(removed=[backup_id])
     _remove_objects(catalog, _readable(catalog, done), done)
     return done
@@ -133,7 +120,7 @@ def _remove_old(
             continue
         later = {kind for one in good if one.created_at > manifest.created_at for kind in one.kinds}
         if set(manifest.kinds) <= later:
-            catalog.objects.delete([manifest_name(manifest.id)])  # without a manifest it is no backup
+            catalog.objects.delete([layout.manifest_name(manifest.id)])  # without a manifest it is no backup
             done.removed.append(manifest.id)
         else:
             staying.append(manifest)
@@ -163,7 +150,7 @@ class _Rewrite:
         self._erased = ledger.erased(after=known)
         self._docs = self._read_indexes() if self._erased else {}
         self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
-        self._taken = set(catalog.objects.names(SEGMENTS)) if self._worn else set()
+        self._taken = set(catalog.objects.names(layout.SEGMENTS)) if self._worn else set()
         self._moved: dict[str, Doc] = {}
         self._new_segments: dict[str, Held | None] = {}
 
@@ -210,12 +197,12 @@ class _Rewrite:
             place += doc.size
         data = b"".join(old[doc.at : doc.at + doc.size] for doc in docs)
         self._catalog.objects.put(name, data)
-        return held_object(name, data)
+        return layout.held_object(name, data)
 
     def _new_name(self, segment: str) -> str:
         """A name that no object has. A rotation that was cut short may have used some already."""
         version = self._last
-        while (name := rewritten_name(segment, version)) in self._taken:
+        while (name := layout.rewritten_name(segment, version)) in self._taken:
             version += 1
         self._taken.add(name)
         return name
@@ -225,16 +212,16 @@ class _Rewrite:
             return self._sign(replace(manifest, **self._seen)) if manifest.ledger < self._last else manifest
         docs = [self._moved.get(doc.id, doc) for doc in self._docs[manifest.id] if doc.key not in self._erased]
         gone = {doc.key for doc in self._docs[manifest.id] if doc.sort == "user" and doc.key in self._erased}
-        index, name = write_index(docs), index_name(manifest.id, self._last)
+        index, name = layout.write_index(docs), layout.index_name(manifest.id, self._last)
         self._catalog.objects.put(name, index)
         segments = [self._new_segments.get(held.name, held) for held in manifest.segments]
         rewritten = replace(
             manifest,
-            index=held_object(name, index),
+            index=layout.held_object(name, index),
             segments=tuple(held for held in segments if held is not None),
             packs=tuple(one for one in manifest.packs if not any(f"/{alias}/" in one.name for alias in self._erased)),
             subjects=manifest.subjects - len(gone),
-            records=count_records(docs),
+            records=layout.count_records(docs),
             **self._seen,
         )
         self.rewritten.append(manifest.id)
@@ -242,7 +229,7 @@ class _Rewrite:
 
     def _sign(self, manifest: Manifest) -> Manifest:
         key = self._catalog.state.signing.current(now=self._now)
-        self._catalog.objects.put(manifest_name(manifest.id), write_manifest(manifest, key))
+        self._catalog.objects.put(layout.manifest_name(manifest.id), layout.write_manifest(manifest, key))
         return manifest
 
 
@@ -251,8 +238,10 @@ def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotatio
     if done.damaged:
         return
     needed = {held.name for one in staying for held in one.objects}
-    needed |= {name for one in staying for name in (manifest_name(one.id), trial_name(one.id))}
-    there = (name for prefix in (FOLDER, SEGMENTS, PACKS) for name in catalog.objects.names(prefix))
+    needed |= {name for one in staying for name in (layout.manifest_name(one.id), layout.trial_name(one.id))}
+    there = (
+        name for prefix in (layout.FOLDER, layout.SEGMENTS, layout.PACKS) for name in catalog.objects.names(prefix)
+    )
     unused = [name for name in there if name not in needed and _is_of_backup(name)]
     for start in range(0, len(unused), 1_000):
         with suppress(ObjectMissingError):
@@ -261,7 +250,7 @@ def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotatio
 
 
 def _is_of_backup(name: str) -> bool:
-    if name.startswith(PACKS):
-        return is_pack_name(name.removeprefix(PACKS))
+    if name.startswith(layout.PACKS):
+        return is_pack_name(name.removeprefix(layout.PACKS))
     found = _OBJECT.fullmatch(name)
-    return found is not None and is_backup_id(found[1] or found[2])
+    return found is not None and layout.is_backup_id(found[1] or found[2])

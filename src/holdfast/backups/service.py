@@ -13,22 +13,12 @@ from typing import Any, Final, Protocol
 from holdfast.backups.catalog import Backup, Catalog, Damaged, describe_backup, is_ahead
 from holdfast.backups.contents import count_memories, is_used
 from holdfast.backups.create import BackupMaker, Progress, mark_of
-from holdfast.backups.format import STORE_KEY, Manifest, is_named_after, name_backup
+from holdfast.backups.layout import STORE_KEY, Manifest, is_named_after, name_backup
 from holdfast.backups.merge import Merge
 from holdfast.backups.restore import Check, Restored, check_version, fill_whole, read_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
+from holdfast.core import errors
 from holdfast.core.clock import Belief
-from holdfast.core.errors import (
-    ConfirmationNeededError,
-    ConflictError,
-    InvalidInputError,
-    InvalidKindError,
-    LeaseLostError,
-    LedgerError,
-    NotFoundError,
-    ObjectDamagedError,
-    StoreTooNewError,
-)
 from holdfast.core.records import DURABLE, TYPES, MemoryType, Rhythm, Subject, kind_of
 from holdfast.core.values import check_id
 from holdfast.lifecycle.schedule.leadership import Leadership
@@ -108,7 +98,7 @@ class Backups:
             record_id = self._host.new_id(now) if request is None else request.new_ids(1)[0]
             for made_id in [] if request is None else self._catalog.ids():
                 if is_named_after(made_id, record_id):  # by a process that was killed before it answered
-                    with suppress(NotFoundError):
+                    with suppress(errors.NotFoundError):
                         return self._describe(self._catalog.get(made_id))
             self._host.check_clock(now, confirm=confirm)
             order = (name_backup(record_id, now), chosen, now)
@@ -154,7 +144,7 @@ class Backups:
             for held in manifest.packs:
                 catalog.read(held)
             catalog.check_trial(backup_id)
-        except ObjectDamagedError as problem:
+        except errors.ObjectDamagedError as problem:
             problems.append(str(problem))
         size, took = manifest.size if manifest else 0, time.perf_counter() - began
         counts = (found.users, found.memories, found.erased)
@@ -184,7 +174,7 @@ class Backups:
         manifest = self._catalog.get(backup_id)
         check_version(manifest, self._rows.schema)
         if memory_id is not None and user_id is None:
-            raise InvalidInputError("the user whose memory it is was not named", needs=("user_id", "memory_id"))
+            raise errors.InvalidInputError("the user whose memory it is was not named", needs=("user_id", "memory_id"))
         self._host.check_state()
         self._check_ledger()
         with self._alone():
@@ -217,17 +207,17 @@ class Backups:
             try:
                 manifest = catalog.get(backup_id)
                 about, kinds = f"of {manifest.moment} with {manifest.amount}", set(manifest.kinds)
-            except (ObjectDamagedError, StoreTooNewError) as problem:
+            except (errors.ObjectDamagedError, errors.StoreTooNewError) as problem:
                 about, kinds = f"which cannot be read ({problem})", {"every kind"}
             last = sorted(kinds - kinds_without(catalog, backup_id, now=now))
             if last and not even_last:
-                raise ConfirmationNeededError(
+                raise errors.ConfirmationNeededError(
                     f"backup {backup_id}, {about}, may be the last good one of {', '.join(last)}; nothing was removed; "
                     "restore a later one on trial first (holdfast backup verify ID --restore); if it may go even so",
                     needs=("even_last",),
                 )
             if not confirm:
-                raise ConfirmationNeededError(
+                raise errors.ConfirmationNeededError(
                     f"backup {backup_id}, {about}, would be removed for good; nothing was removed", needs=("confirm",)
                 )
             return remove(catalog, backup_id)
@@ -248,7 +238,7 @@ class Backups:
         for (number, known), one in compared.items():
             found = ledger.hash_of(number)
             if not found or (known and found != known):
-                raise LedgerError(
+                raise errors.LedgerError(
                     f"backup {one.id} was compared with {number:,} entries of the ledger of erasures, and the one in "
                     f"{ledger.url} is an older copy of it, or goes on from one: users who were erased since would be "
                     "restored. Nothing was done: bring back the newest copy of the state store, or name it in "
@@ -275,7 +265,7 @@ class Backups:
         others = [one for one in self._catalog.whole() if first in one.kinds]
         better = next((one for one in reversed(others) if not self._catalog.is_known_bad(one.id)), None)
         if better is not None:
-            raise ConflictError(
+            raise errors.ConflictError(
                 f"backup {manifest.id} has only {', '.join(manifest.kinds)}. If it is restored first, the agents, "
                 "conversations and audit chains of others cannot be restored any more. Nothing was restored: begin "
                 f"with one that has {first}, such as {better.id} (holdfast backup restore latest does both), then "
@@ -312,11 +302,11 @@ class Backups:
 
         def check() -> None:
             if not leadership.is_held():
-                raise LeaseLostError(f"it was broken off: {leadership.other()}; try again when that is done")
+                raise errors.LeaseLostError(f"it was broken off: {leadership.other()}; try again when that is done")
 
         with leadership.held() as lease:
             if lease is None:
-                raise LeaseLostError(f"nothing was done: {leadership.other()}; try again when it is done")
+                raise errors.LeaseLostError(f"nothing was done: {leadership.other()}; try again when it is done")
             yield check
 
 
@@ -326,10 +316,10 @@ def _check_kinds(kinds: Iterable[MemoryType | str] | None) -> frozenset[MemoryTy
         return frozenset(DURABLE)
     chosen = [kind_of(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     if not chosen:
-        raise InvalidKindError("name at least one kind to back up, or none to back up all of them")
+        raise errors.InvalidKindError("name at least one kind to back up, or none to back up all of them")
     for kind in chosen:
         if not kind.durable:
-            raise InvalidKindError(f"{kind.name.value} memory is never backed up: it is not meant to last")
+            raise errors.InvalidKindError(f"{kind.name.value} memory is never backed up: it is not meant to last")
     return frozenset(kind.name for kind in chosen)
 
 
@@ -345,7 +335,7 @@ def backup_jobs(backups: Backups) -> dict[str, Callable[[], dict[str, Any]]]:
         checks = [backups.verify(backup_id, restore=True) for backup_id in backups.latest()]
         wrong = [f"backup {check.id}: {check.problems[0]}" for check in checks if not check]
         if wrong:
-            raise ObjectDamagedError(f"{'; '.join(wrong)}; make another with: holdfast backup create --full")
+            raise errors.ObjectDamagedError(f"{'; '.join(wrong)}; make another with: holdfast backup create --full")
         return {"backups": [check.id for check in checks], "memories": sum(check.memories for check in checks)}
 
     return {

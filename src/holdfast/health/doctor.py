@@ -16,7 +16,7 @@ from typing import Final
 
 from holdfast import __version__
 from holdfast.backups.catalog import Catalog, Damaged, describe_left_out, is_ahead
-from holdfast.backups.format import Manifest
+from holdfast.backups.layout import Manifest
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.core.records import MIB

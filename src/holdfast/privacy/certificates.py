@@ -21,15 +21,9 @@ from importlib import resources
 from string import Template
 from typing import Any, Final, NamedTuple, cast
 
+from holdfast.core import errors
 from holdfast.core.audit import Action
-from holdfast.core.errors import (
-    HoldfastError,
-    InvalidInputError,
-    NotFoundError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    quote,
-)
+from holdfast.core.errors import quote
 from holdfast.core.records import Subject
 from holdfast.core.values import check_count, is_id, iso, to_json
 from holdfast.installation import SOFTWARE
@@ -151,7 +145,7 @@ class Certificates:
             return None
         try:
             return self.issue(erasure.entry, erasure.places, pending=erasure.pending)
-        except HoldfastError as problem:
+        except errors.HoldfastError as problem:
             _log.warning("%s was erased, but no certificate could be issued: %s", erasure.alias, problem)
             return None
 
@@ -166,8 +160,8 @@ class Certificates:
         """A certificate, as it lies there; ``verify`` says whether it is as it was signed."""
         try:
             return read_certificate(self._read(certificate_id))
-        except InvalidInputError as problem:
-            raise ObjectDamagedError(
+        except errors.InvalidInputError as problem:
+            raise errors.ObjectDamagedError(
                 f"certificate {certificate_id} in {self._objects.url} is damaged: {problem}"
             ) from None
 
@@ -193,11 +187,13 @@ class Certificates:
 
     def _read(self, certificate_id: str) -> bytes:
         if not is_id(certificate_id):
-            raise NotFoundError(f"there is no certificate {quote(certificate_id)}; see: holdfast certificate list")
+            raise errors.NotFoundError(
+                f"there is no certificate {quote(certificate_id)}; see: holdfast certificate list"
+            )
         try:
             return self._objects.get(_name(certificate_id))
-        except ObjectMissingError:
-            raise NotFoundError(f"there is no certificate {certificate_id} in {self._objects.url}") from None
+        except errors.ObjectMissingError:
+            raise errors.NotFoundError(f"there is no certificate {certificate_id} in {self._objects.url}") from None
 
 
 def _name(certificate_id: str) -> str:
@@ -213,7 +209,7 @@ def sign(document: Mapping[str, object], key: SigningKey) -> CertificateResult:
     content["key"] = {"id": key.id, "algorithm": "Ed25519", "public": _to_base64(key.public)}
     problem = form_problem({**content, "signature": _to_base64(bytes(64))})
     if problem is not None:
-        raise InvalidInputError(f"nothing was signed: {problem}")
+        raise errors.InvalidInputError(f"nothing was signed: {problem}")
     return cast("CertificateResult", {**content, "signature": _to_base64(key.sign(signed_bytes(content)))})
 
 
@@ -263,7 +259,7 @@ def read_certificate(certificate: str | bytes) -> CertificateResult:
     except (ValueError, RecursionError) as unreadable:
         problem = str(unreadable)
     if problem is not None:
-        raise InvalidInputError(f"that is no certificate: {problem}")
+        raise errors.InvalidInputError(f"that is no certificate: {problem}")
     return document
 
 

@@ -15,14 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from holdfast.core.errors import (
-    HeldError,
-    LedgerError,
-    ObjectStoreError,
-    StorageError,
-    StoreAwayError,
-    StoreReadOnlyError,
-)
+from holdfast.core import errors
 from holdfast.core.packs import pack_folder
 from holdfast.core.records import MemoryType, Subject
 from holdfast.ports.conversations import ShortTermStore
@@ -95,7 +88,7 @@ class _Tally:
         """Note that a server does not answer, and go on with the rest."""
         try:
             yield
-        except (ObjectStoreError, StoreAwayError) as problem:
+        except (errors.ObjectStoreError, errors.StoreAwayError) as problem:
             self.waiting_for.append(str(problem))
 
 
@@ -136,9 +129,11 @@ class Eraser:
             prepare()
             try:
                 tombstone, found = self._detach(subject, now=now, begun=begun)
-            except HeldError as problem:
+            except errors.HeldError as problem:
                 if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
-                    raise HeldError(f"{problem}. Its erasure had begun before the hold, and goes on after it") from None
+                    raise errors.HeldError(
+                        f"{problem}. Its erasure had begun before the hold, and goes on after it"
+                    ) from None
                 raise
             unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
             begun += [one.alias for one in unfinished]
@@ -152,13 +147,13 @@ class Eraser:
         """Let an error of a store or a disk also say whether the erasure has begun: then it goes on by itself."""
         try:
             yield
-        except StorageError as problem:
+        except errors.StorageError as problem:
             raise type(problem)(f"{problem}. {self._describe_progress(begun)}") from problem
 
     def _describe_progress(self, begun: Sequence[str]) -> str:
         try:
             written = any(self._ledger.find(alias) is not None for alias in begun)
-        except StorageError:
+        except errors.StorageError:
             return (
                 "It is not known whether the erasure has begun. If it has, it is carried out when the store is next "
                 "opened or swept; erase again to be sure"
@@ -181,7 +176,7 @@ class Eraser:
         done = 0
         try:
             done = self.replay()
-        except (ObjectStoreError, LedgerError) as problem:
+        except (errors.ObjectStoreError, errors.LedgerError) as problem:
             _log.warning("the store cannot be compared with the ledger of erasures now: %s", problem)
         self._subjects.forget_marks()
         return done + self.finish_unfinished()
@@ -218,12 +213,12 @@ class Eraser:
         seen, seen_hash = self._subjects.ledger_seen() or (0, "")
         last = self._ledger.last()
         if last < seen:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"the store was compared with {seen} entries of the ledger of erasures, and the one in "
                 f"{self._ledger.url} has {last}; name the right one in HOLDFAST_STATE_URL, or bring it back from a copy"
             )
         if seen and next(self._ledger.entries(after=seen - 1)).hash != seen_hash:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"the ledger of erasures in {self._ledger.url} is not the one that the store was compared with before: "
                 f"entry {seen} is another; name the right one in HOLDFAST_STATE_URL"
             )
@@ -236,7 +231,7 @@ class Eraser:
             for alias, subject in self._subjects.having(keys[start : start + _KEYS]):
                 count += self._erase_again(subject, alias)
         if entries:
-            with suppress(StoreReadOnlyError):  # none of them is there; the next opening looks again
+            with suppress(errors.StoreReadOnlyError):  # none of them is there; the next opening looks again
                 self._subjects.see_ledger(entries[-1].no, entries[-1].hash)
         return count
 
@@ -245,11 +240,11 @@ class Eraser:
         even_held = self._ledger.is_carried_out(alias)
         try:
             tombstone, found = self._detach(subject, alias, now=self._now(), even_held=even_held)
-        except HeldError:  # its message names the user, which a log must not
+        except errors.HeldError:  # its message names the user, which a log must not
             _log.warning("the erasure of %s has begun, and waits for a hold to be released: holdfast hold list", alias)
             return False
-        except StoreReadOnlyError as problem:
-            raise StoreReadOnlyError(
+        except errors.StoreReadOnlyError as problem:
+            raise errors.StoreReadOnlyError(
                 f"the user with the pseudonym {alias} was erased and is in this store, which is an older copy; "
                 f"it cannot be written, so nobody may read it: {problem}"
             ) from problem
@@ -280,7 +275,7 @@ class Eraser:
     def _note_seen(self) -> None:
         """Note how far the store agrees with the ledger: up to the first erasure that is not carried out here."""
         seen = self._subjects.ledger_seen() or (0, "")
-        with suppress(ObjectStoreError, LedgerError):  # the next opening looks again
+        with suppress(errors.ObjectStoreError, errors.LedgerError):  # the next opening looks again
             for entry in self._ledger.entries(after=seen[0]):
                 if not self._ledger.is_carried_out(entry.key) or self._subjects.having([entry.key]):
                     break

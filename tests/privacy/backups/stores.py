@@ -9,7 +9,7 @@ from holdfast import Holdfast
 from holdfast.backups.catalog import Catalog
 from holdfast.backups.contents import Snapshot
 from holdfast.backups.create import mark_of
-from holdfast.backups.format import STORE_KEY, Doc
+from holdfast.backups.layout import STORE_KEY, Doc
 from holdfast.core.records import DURABLE
 from holdfast.storage.catalog import TABLES, Backup
 from holdfast.storage.relational.database import Row

@@ -12,7 +12,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryType
 from holdfast.backups import contents, create
-from holdfast.backups.format import SEGMENTS
+from holdfast.backups.layout import SEGMENTS
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import InvalidKindError, LeaseLostError, NotFoundError
 from holdfast.storage.catalog import TABLES

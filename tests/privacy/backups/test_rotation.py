@@ -12,7 +12,7 @@ from bench.servers import S3Server, s3
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.backups.format import SEGMENTS, manifest_name, name_backup
+from holdfast.backups.layout import SEGMENTS, manifest_name, name_backup
 from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import ClockError, ConfirmationNeededError, NotFoundError
 from holdfast.privacy.keys.master import new_master_text

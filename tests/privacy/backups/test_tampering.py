@@ -11,7 +11,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.backups.format import manifest_name, trial_name
+from holdfast.backups.layout import manifest_name, trial_name
 from holdfast.core.errors import LedgerError, MasterKeyError, NotFoundError, ObjectDamagedError
 from homes import Homes, on_sqlite
 from privacy.backups.stores import catalog_of, docs, lose_machine, objects, rows_of

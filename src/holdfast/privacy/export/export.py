@@ -22,14 +22,8 @@ from pathlib import Path
 from string import Template
 from typing import IO, Any, Final, NamedTuple, cast
 
-from holdfast.core.errors import (
-    InvalidInputError,
-    NotFoundError,
-    StaleError,
-    StoreFullError,
-    StoreUnavailableError,
-    quote,
-)
+from holdfast.core import errors
+from holdfast.core.errors import quote
 from holdfast.core.records import MemoryType, Subject
 from holdfast.core.values import check_id, iso, name_in_logs, to_json, when
 from holdfast.privacy.export.readers import (
@@ -84,10 +78,10 @@ class Exports:
         if isinstance(to, str | os.PathLike):
             check_target(Path(to), "export.zip")
         elif to is not None and not hasattr(to, "write"):
-            raise InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
+            raise errors.InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
         begun = self._sources.reader.alias(person.subject)
         if begun is None and not any(True for part in PARTS for file in part.files(person) for _ in file.lines):
-            raise NotFoundError(
+            raise errors.NotFoundError(
                 f"user {user_id!r} of tenant {tenant!r} does not exist, and nothing was written; list the users with: "
                 "holdfast user list"
             )
@@ -95,7 +89,7 @@ class Exports:
         def check() -> str | None:
             ended = self._sources.reader.alias(person.subject)
             if begun not in (None, ended):
-                raise StaleError(f"user {user_id!r} was erased while being exported; nothing of it was kept")
+                raise errors.StaleError(f"user {user_id!r} was erased while being exported; nothing of it was kept")
             return ended
 
         answer: dict[str, Any] = {"user_id": user_id, "export_date": iso(now)}
@@ -156,11 +150,13 @@ def check_target(path: Path, example: str) -> Path:
     """
     real = Path(os.path.realpath(path))
     if real.is_dir():
-        raise InvalidInputError(f"{path} is a folder; name the file to write, such as {path / example}")
+        raise errors.InvalidInputError(f"{path} is a folder; name the file to write, such as {path / example}")
     if not real.parent.is_dir():
-        raise InvalidInputError(f"there is no folder {real.parent} to write {real.name} to; make it first")
+        raise errors.InvalidInputError(f"there is no folder {real.parent} to write {real.name} to; make it first")
     if os.path.lexists(real) and not real.is_file():
-        raise InvalidInputError(f"{path} is a device, a pipe or a socket, which a file would replace; name a file")
+        raise errors.InvalidInputError(
+            f"{path} is a device, a pipe or a socket, which a file would replace; name a file"
+        )
     return real
 
 
@@ -194,7 +190,7 @@ def _translate_errors(where: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as problem:
-        error = StoreFullError if problem.errno in disk.NO_ROOM else StoreUnavailableError
+        error = errors.StoreFullError if problem.errno in disk.NO_ROOM else errors.StoreUnavailableError
         raise error(
             f"cannot write the export to {where}: {problem.strerror}; no file was left; check its permissions and space"
         ) from problem

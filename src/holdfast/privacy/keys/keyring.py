@@ -19,15 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    KeyMissingError,
-    MasterKeyError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    StaleError,
-)
+from holdfast.core import errors
 from holdfast.core.values import iso, to_json
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, new_key, seal, unseal
@@ -71,13 +63,13 @@ def rotate_master(
     if new is not None:
         master = read_master(new, default, called="--new") if new else None
         if master is None:
-            raise InvalidInputError("--new must be file:<path>, command:<command>, or 32 bytes in base64")
+            raise errors.InvalidInputError("--new must be file:<path>, command:<command>, or 32 bytes in base64")
         _check_openable(keyring, master)
         count = keyring.rewrap(master, now=now, progress=progress)
         return Rotated(master.id, count, _not_under(keyring, master), None)
     path = master_file(setting, default)
     if path is None:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "HOLDFAST_MASTER_KEY does not name a file to write a new key to; make one with holdfast key new, keep it "
             "where you keep secrets, and name it with --new"
         )
@@ -93,7 +85,7 @@ def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
     """``MasterKeyError`` if the present master key opens none of the keys: then it is not the right one."""
     others = {key.id for key in keyring.list_keys() if new is None or key.master != new.id}
     if others and others <= {key_id for _, key_id in keyring.unopened()}:
-        raise MasterKeyError(
+        raise errors.MasterKeyError(
             f"the master key opens none of the {len(others):,} keys that are to be wrapped again; nothing was changed: "
             "give the one that they are wrapped with as HOLDFAST_MASTER_KEY"
         )
@@ -163,14 +155,14 @@ class Keyring:
             return None
         found = self._objects.get(_ID).decode("ascii", errors="replace").strip()
         if not _ID_FORM.fullmatch(found):
-            raise ObjectDamagedError(f"{_ID} in {self.url} is damaged; bring it back from a copy of the keyring")
+            raise errors.ObjectDamagedError(f"{_ID} in {self.url} is damaged; bring it back from a copy of the keyring")
         return found
 
     def make_id(self) -> str:
         """The keyring's id, made if there is none, for whatever store."""
         if self.id() is None:
             self._objects.prepare()
-            with suppress(ConflictError):  # another was faster
+            with suppress(errors.ConflictError):  # another was faster
                 self._objects.put(_ID, secrets.token_hex(16).encode() + b"\n", absent=True)
         return self.id() or self.make_id()
 
@@ -192,8 +184,8 @@ class Keyring:
         """The key of a pseudonym; ``KeyMissingError`` if it is not there. Whether it was destroyed, the ledger says."""
         try:
             data = self._objects.get(_name(key_id))
-        except ObjectMissingError as problem:
-            raise KeyMissingError(
+        except errors.ObjectMissingError as problem:
+            raise errors.KeyMissingError(
                 f"key {key_id} is not in the keyring in {self._objects.url}: what was sealed under it cannot be read; "
                 "check HOLDFAST_STATE_URL, or bring the key back from where the keyring was, or from a copy of it"
             ) from problem
@@ -202,9 +194,9 @@ class Keyring:
     def ensure(self, key_id: str, *, now: int) -> DataKey:
         """The key of a pseudonym, made if there is none."""
         self.claim()
-        with suppress(KeyMissingError):
+        with suppress(errors.KeyMissingError):
             return self.get(key_id)
-        with suppress(ConflictError):  # another was faster
+        with suppress(errors.ConflictError):  # another was faster
             self.keep(_name(key_id), new_key(key_id), now=now)
         return self.get(key_id)
 
@@ -220,7 +212,7 @@ class Keyring:
         return next(self._kept_of(key_id), None) is not None
 
     def _kept_of(self, key_id: str) -> Iterator[str]:
-        with suppress(ObjectMissingError):
+        with suppress(errors.ObjectMissingError):
             self._objects.get(_name(key_id))  # if the place itself is missing, this raises
             yield _name(key_id)
         yield from self._objects.names(f"{ABANDONED}{key_id}/")
@@ -232,10 +224,10 @@ class Keyring:
     def list_keys(self) -> Iterator[KeptKey]:
         """What is known of every key without opening it."""
         for name, purpose, key_id in self._all():
-            with suppress(ObjectMissingError):  # destroyed meanwhile
+            with suppress(errors.ObjectMissingError):  # destroyed meanwhile
                 try:
                     said = _parse(key_id, self._objects.get(name))
-                except ObjectDamagedError:
+                except errors.ObjectDamagedError:
                     yield KeptKey(key_id, purpose, None, None)
                 else:
                     yield KeptKey(key_id, purpose, said["master"], said.get("made_at"))
@@ -272,9 +264,9 @@ class Keyring:
                 return False
             fresh = _wrap(self.unwrap(key_id, data), new, made_at=said.get("made_at"), wrapped_at=iso(now))
             self._objects.put(name, fresh, match=tag)
-        except (ObjectMissingError, ObjectDamagedError, MasterKeyError):
+        except (errors.ObjectMissingError, errors.ObjectDamagedError, errors.MasterKeyError):
             return False
-        except StaleError:  # another has rewrapped or destroyed it: the next round finds out
+        except errors.StaleError:  # another has rewrapped or destroyed it: the next round finds out
             return True
         progress(1)
         return True
@@ -284,9 +276,9 @@ class Keyring:
         for name, purpose, key_id in self._all():
             try:
                 self.unwrap(key_id, self._objects.get(name))
-            except (MasterKeyError, ObjectDamagedError):
+            except (errors.MasterKeyError, errors.ObjectDamagedError):
                 yield purpose, key_id
-            except ObjectMissingError:  # destroyed meanwhile
+            except errors.ObjectMissingError:  # destroyed meanwhile
                 continue
 
     # --- keys that were lost -------------------------------------------------------------------------------------
@@ -294,7 +286,7 @@ class Keyring:
     def require_master(self) -> None:
         """``MasterKeyError`` unless there is a master key to make keys with."""
         if self._read_master() is None:
-            raise MasterKeyError(
+            raise errors.MasterKeyError(
                 "there is no master key to make new keys with; make one with holdfast key new, and set "
                 "HOLDFAST_MASTER_KEY to it first"
             )
@@ -305,7 +297,7 @@ class Keyring:
         If it is cut short, the key is there twice, and doing it again goes on.
         """
         name = _name(key_id) if purpose == "data" else f"{SIGNING}{key_id}.json"
-        with suppress(ObjectMissingError):  # destroyed meanwhile
+        with suppress(errors.ObjectMissingError):  # destroyed meanwhile
             data = self._objects.get(name)
             self._objects.put(f"{ABANDONED}{key_id}/{hashlib.sha256(data).hexdigest()[:16]}.json", data)
             self._objects.delete([name])
@@ -320,7 +312,7 @@ class Keyring:
             master = self._read_master()
             if master is None:
                 if next(self._all(), None) is not None:
-                    raise MasterKeyError(_GONE)
+                    raise errors.MasterKeyError(_GONE)
                 master = make_master(self._default)
             self._master = master
             return master
@@ -331,7 +323,7 @@ class Keyring:
             if self._master is None or self._master.id != master_id:
                 self._master = self._read_master() or self._master
             if self._master is None:
-                raise MasterKeyError(_GONE)
+                raise errors.MasterKeyError(_GONE)
             previous = None if self._master.id == master_id else read_previous(self._setting, self._default)
             return next((one for one in (self._master, previous) if one is not None and one.id == master_id), None)
 
@@ -344,7 +336,7 @@ class Keyring:
         tag = self._objects.put(name, _wrap(key, master, made_at=iso(now)), absent=True)
         current = self._read_master()
         if current is not None and current.id != master.id:  # it was changed just now, and missed this key
-            with suppress(StaleError):
+            with suppress(errors.StaleError):
                 self._objects.put(name, _wrap(key, current, made_at=iso(now)), match=tag)
 
     def unwrap(self, key_id: str, data: bytes) -> DataKey:
@@ -352,7 +344,7 @@ class Keyring:
         kept = _parse(key_id, data)
         master = self._unwrapping_key(kept["master"])
         if master is None:
-            raise MasterKeyError(
+            raise errors.MasterKeyError(
                 f"key {key_id} was wrapped with master key {kept['master']}, which HOLDFAST_MASTER_KEY is not; "
                 "give the right one, or if that is lost for good, go on without with: holdfast key abandon"
             )
@@ -394,8 +386,8 @@ def _parse(key_id: str, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _damaged(key_id: str, problem: Exception) -> ObjectDamagedError:
-    return ObjectDamagedError(f"key {key_id} is damaged ({problem}); bring it back from a copy of the keyring")
+def _damaged(key_id: str, problem: Exception) -> errors.ObjectDamagedError:
+    return errors.ObjectDamagedError(f"key {key_id} is damaged ({problem}); bring it back from a copy of the keyring")
 
 
 def _name(key_id: str) -> str:

@@ -16,13 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    MasterKeyError,
-    ObjectDamagedError,
-    ObjectMissingError,
-)
+from holdfast.core import errors
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import KEY_BYTES, DataKey
 from holdfast.privacy.keys.keyring import SIGNING, Keyring
@@ -60,7 +54,7 @@ def read_public(text: str | bytes) -> bytes:
                 return public
     except (ValueError, binascii.Error, UnsupportedAlgorithm):
         pass
-    raise InvalidInputError(
+    raise errors.InvalidInputError(
         "that is no public key of Ed25519; give it in PEM, as holdfast key public prints it, "
         "or in base64, as a certificate has it"
     )
@@ -113,13 +107,13 @@ class SigningKeys:
         while True:
             key_id = self.current_id()
             if key_id is None:
-                with suppress(ConflictError):  # another was faster
+                with suppress(errors.ConflictError):  # another was faster
                     return self._install(self._make(now), absent=True)
                 continue
-            with suppress(ObjectMissingError):
+            with suppress(errors.ObjectMissingError):
                 return self._open(key_id, self._objects.get(_private_name(key_id)))
             if self.current_id() == key_id:  # no rotation has removed it
-                raise ObjectDamagedError(
+                raise errors.ObjectDamagedError(
                     f"the private half of signing key {key_id} is missing; bring it back from a copy of the keyring, "
                     "or make another key with: holdfast key rotate --signing"
                 )
@@ -133,10 +127,10 @@ class SigningKeys:
         while True:
             try:
                 before, tag = self._objects.get_with_tag(_CURRENT)
-            except ObjectMissingError:
+            except errors.ObjectMissingError:
                 before, tag = b"", None
             key = self._make(now)
-            with suppress(ConflictError):  # another process has rotated meanwhile: its key is replaced too
+            with suppress(errors.ConflictError):  # another process has rotated meanwhile: its key is replaced too
                 self._install(key, absent=tag is None, match=tag)
                 old = before.decode("ascii", errors="replace").strip()
                 self._objects.delete([_private_name(old)] if _ID.fullmatch(old) else [])
@@ -148,9 +142,9 @@ class SigningKeys:
             return None
         try:
             public = read_public(self._objects.get(_public_name(key_id)))
-        except ObjectMissingError:
+        except errors.ObjectMissingError:
             return None
-        except InvalidInputError as problem:
+        except errors.InvalidInputError as problem:
             raise _damaged(key_id) from problem
         if public_id(public) != key_id:
             raise _damaged(key_id)
@@ -167,10 +161,10 @@ class SigningKeys:
         """The id of the key in use; ``None`` if none has been needed yet."""
         try:
             found = self._objects.get(_CURRENT).decode("ascii", errors="replace").strip()
-        except ObjectMissingError:
+        except errors.ObjectMissingError:
             return None
         if not _ID.fullmatch(found):
-            raise ObjectDamagedError(
+            raise errors.ObjectDamagedError(
                 f"{_CURRENT} in {self._objects.url} is damaged; bring it back from a copy of the keyring, or make "
                 "another signing key with: holdfast key rotate --signing"
             )
@@ -192,7 +186,7 @@ class SigningKeys:
         """Make it the key in use; if another process was faster, remove it again: it has signed nothing."""
         try:
             self._objects.put(_CURRENT, key.id.encode() + b"\n", absent=absent, match=match)
-        except ConflictError:
+        except errors.ConflictError:
             self._objects.delete([_private_name(key.id), _public_name(key.id)])
             raise
         return key
@@ -200,8 +194,8 @@ class SigningKeys:
     def _open(self, key_id: str, data: bytes) -> SigningKey:
         try:
             secret = self._keyring.unwrap(key_id, data).secret
-        except MasterKeyError as problem:
-            raise MasterKeyError(
+        except errors.MasterKeyError as problem:
+            raise errors.MasterKeyError(
                 f"the signing key cannot be opened: {problem}; another signing key alone is made with: holdfast key "
                 "rotate --signing"
             ) from problem
@@ -225,5 +219,5 @@ def _public_name(key_id: str) -> str:
     return f"{SIGNING}{key_id}.pub"
 
 
-def _damaged(key_id: str) -> ObjectDamagedError:
-    return ObjectDamagedError(f"signing key {key_id} is damaged; bring it back from a copy of the keyring")
+def _damaged(key_id: str) -> errors.ObjectDamagedError:
+    return errors.ObjectDamagedError(f"signing key {key_id} is damaged; bring it back from a copy of the keyring")

@@ -7,15 +7,8 @@ import secrets
 from contextlib import suppress
 from typing import Final
 
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    ObjectStoreError,
-    StorageError,
-    quote,
-)
+from holdfast.core import errors
+from holdfast.core.errors import quote
 from holdfast.ports.objects import ObjectStore
 
 MAX_NAME_CHARS: Final = 512
@@ -36,7 +29,7 @@ def is_name(text: str) -> bool:
 def check_name(name: str) -> str:
     """``name`` itself, if it can name an object."""
     if not is_name(name):
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"{quote(name)} cannot name an object; write parts of lower-case letters, digits, '.', '_', '=' and '-' "
             f"with '/' between them, at most {MAX_PART_CHARS} characters each and {MAX_NAME_CHARS} in all"
         )
@@ -51,7 +44,7 @@ def check_prefix(prefix: str) -> str:
 def check_conditions(*, absent: bool, match: str | None) -> None:
     """Refuse conditions that no object could meet."""
     if absent and match is not None:
-        raise InvalidInputError("an object cannot be absent and match a tag; give one of the two")
+        raise errors.InvalidInputError("an object cannot be absent and match a tag; give one of the two")
 
 
 def try_out(store: ObjectStore) -> tuple[str, list[str]]:
@@ -63,22 +56,24 @@ def try_out(store: ObjectStore) -> tuple[str, list[str]]:
     try:
         found = _use(store, name, secrets.token_bytes(64))
     except BaseException:
-        with suppress(StorageError):  # the error from before says why
+        with suppress(errors.StorageError):  # the error from before says why
             store.delete([name])
         raise
     store.delete([name])
-    with suppress(ObjectMissingError):
+    with suppress(errors.ObjectMissingError):
         store.get(name)
-        raise ObjectStoreError(f"{store.url} says that {name} was deleted, and still gives it back; delete it by hand")
+        raise errors.ObjectStoreError(
+            f"{store.url} says that {name} was deleted, and still gives it back; delete it by hand"
+        )
     return found
 
 
 def _use(store: ObjectStore, name: str, data: bytes) -> tuple[str, list[str]]:
     tag = store.put(name, data)
     if store.get(name) != data:
-        raise ObjectDamagedError(f"{store.url} does not give back what was written to it")
+        raise errors.ObjectDamagedError(f"{store.url} does not give back what was written to it")
     if name not in store.names(_TRIAL):
-        raise ObjectStoreError(f"{store.url} does not list what was written to it")
+        raise errors.ObjectStoreError(f"{store.url} does not list what was written to it")
     careless = f"{store.url} replaces objects even if it is told not to; let no two processes share it"
     return tag, [] if _keeps_conditions(store, name, data, tag) else [careless]
 
@@ -87,7 +82,7 @@ def _keeps_conditions(store: ObjectStore, name: str, data: bytes, tag: str) -> b
     """Whether a write that depends on what is there is refused when it should be, and only then."""
     changed = store.put(name, data[::-1], match=tag)
     for absent, match in ((True, None), (False, tag)):
-        with suppress(ConflictError):
+        with suppress(errors.ConflictError):
             store.put(name, data, absent=absent, match=match)
             return False
     return store.get_with_tag(name) == (data[::-1], changed)

@@ -11,15 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from holdfast.core.errors import (
-    ConflictError,
-    ObjectMissingError,
-    ObjectStoreError,
-    ObjectStoreUnavailableError,
-    StaleError,
-    StorageError,
-    StoreFullError,
-)
+from holdfast.core import errors
 from holdfast.storage.objects import disk
 from holdfast.storage.objects.checks import check_conditions, check_name, check_prefix, is_name, try_out
 
@@ -79,7 +71,7 @@ class LocalObjects:
                 return source.read_bytes()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 self._require_folder()
-                raise ObjectMissingError(
+                raise errors.ObjectMissingError(
                     f"there is no object {name} in {self._folder}; was it moved, or deleted by hand?"
                 ) from None
 
@@ -131,9 +123,11 @@ class LocalObjects:
             def give_name() -> None:
                 with disk.locked(self._folder, needed=absent or match is not None):
                     if absent and target.exists():
-                        raise ConflictError(f"there is an object {target} already; nothing was written")
+                        raise errors.ConflictError(f"there is an object {target} already; nothing was written")
                     if match is not None and match != (_tag(target.read_bytes()) if target.is_file() else None):
-                        raise StaleError(f"the object {target} was changed by another writer; read it again and retry")
+                        raise errors.StaleError(
+                            f"the object {target} was changed by another writer; read it again and retry"
+                        )
                     disk.name_file(file, part, target)
 
             _do_within(target.parent, made, give_name)
@@ -169,7 +163,7 @@ class LocalObjects:
 
     def _require_folder(self) -> None:
         if not self._folder.is_dir():
-            raise ObjectStoreUnavailableError(
+            raise errors.ObjectStoreUnavailableError(
                 f"the folder of the object store, {self._folder}, is not there; mount its disk, "
                 "or create it if the archive is meant to be empty"
             )
@@ -199,12 +193,12 @@ def _translate_errors(doing: str) -> Iterator[None]:
         raise _in_our_words(problem, doing) from problem
 
 
-def _in_our_words(problem: OSError, doing: str) -> StorageError:
+def _in_our_words(problem: OSError, doing: str) -> errors.StorageError:
     why = problem.strerror or str(problem)
     if problem.errno in disk.NO_ROOM:
-        return StoreFullError(f"cannot {doing}: the disk is full ({why}); free some space and try again")
+        return errors.StoreFullError(f"cannot {doing}: the disk is full ({why}); free some space and try again")
     if problem.errno in _REFUSED:
-        return ObjectStoreError(f"cannot {doing}: {why}; check the permissions of the folder")
+        return errors.ObjectStoreError(f"cannot {doing}: {why}; check the permissions of the folder")
     if problem.errno in _PASSING:
-        return ObjectStoreUnavailableError(f"cannot {doing}: {why}; try again")
-    return ObjectStoreError(f"cannot {doing}: {why}")
+        return errors.ObjectStoreUnavailableError(f"cannot {doing}: {why}; try again")
+    return errors.ObjectStoreError(f"cannot {doing}: {why}")

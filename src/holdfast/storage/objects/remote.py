@@ -9,15 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from holdfast.core.errors import (
-    ConflictError,
-    InvalidInputError,
-    ObjectMissingError,
-    ObjectStoreError,
-    ObjectStoreUnavailableError,
-    StaleError,
-    quote,
-)
+from holdfast.core import errors
+from holdfast.core.errors import quote
 from holdfast.storage.objects.checks import check_conditions, check_name, check_prefix, is_name, try_out
 from holdfast.storage.objects.client import Clients, Patience, explain, shorten
 from holdfast.storage.objects.urls import Place, is_loopback
@@ -113,14 +106,14 @@ class RemoteObjects:
             try:
                 with self._translate_errors(f"write {name}"):
                     return self._put_marked(name, data, mode, mark)
-            except ObjectStoreUnavailableError:
+            except errors.ObjectStoreUnavailableError:
                 if turn == _TRIES - 1 or time.monotonic() >= end:
                     raise
-            except ConflictError:
+            except errors.ConflictError:
                 with self._translate_errors(f"read {name}"):
                     if mode != "create" or self._head(name) is not None:
                         raise
-        raise ObjectStoreUnavailableError(f"cannot write {name} in {self.url}: others are writing it; try again")
+        raise errors.ObjectStoreUnavailableError(f"cannot write {name} in {self.url}: others are writing it; try again")
 
     def _put_marked(self, name: str, data: bytes, mode: Any, mark: str) -> str:
         client = self._clients.get(len(data))
@@ -133,8 +126,10 @@ class RemoteObjects:
         if found is not None and found["mark"] == mark:
             return _make_tag(found)
         if mode == "create":
-            raise ConflictError(f"there is an object {name} in {self.url} already; nothing was written")
-        raise StaleError(f"the object {name} in {self.url} was changed by another writer; read it again and retry")
+            raise errors.ConflictError(f"there is an object {name} in {self.url} already; nothing was written")
+        raise errors.StaleError(
+            f"the object {name} in {self.url} was changed by another writer; read it again and retry"
+        )
 
     def _head(self, name: str) -> dict[str, Any] | None:
         """What a bucket knows of an object, and the mark of who wrote it; ``None`` if there is none."""
@@ -152,12 +147,12 @@ class RemoteObjects:
                 found = self._clients.get().get(name)
             except FileNotFoundError:
                 self._require_bucket()
-                raise ObjectMissingError(
+                raise errors.ObjectMissingError(
                     f"there is no object {name} in {self.url}; was it deleted by hand, or by a rule?"
                 ) from None
             data, size = bytes(found.bytes()), found.meta["size"]
         if len(data) != size:
-            raise ObjectStoreUnavailableError(
+            raise errors.ObjectStoreUnavailableError(
                 f"cannot read {name} in {self.url}: it broke off after {len(data):,} of {size:,} bytes; try again"
             )
         return data, found.meta
@@ -190,7 +185,7 @@ class RemoteObjects:
         except BaseException as problem:
             if type(problem).__name__ != "PanicException":  # so the client says that its own code broke off
                 raise
-            raise ObjectStoreError(
+            raise errors.ObjectStoreError(
                 f"cannot {doing} in {self.url}: the client broke off ({shorten(str(problem))}); "
                 "check the region and the endpoint in the environment"
             ) from None
@@ -206,5 +201,7 @@ def _read_tag(tag: str) -> dict[str, str]:
     try:
         found = dict(zip(("e_tag", "version"), json.loads(tag), strict=True))
     except (TypeError, ValueError):
-        raise InvalidInputError(f"{quote(tag)} is no tag of an object in a bucket; take it from get_with_tag") from None
+        raise errors.InvalidInputError(
+            f"{quote(tag)} is no tag of an object in a bucket; take it from get_with_tag"
+        ) from None
     return {part: value for part, value in found.items() if isinstance(value, str)}

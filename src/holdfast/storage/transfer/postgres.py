@@ -147,10 +147,10 @@ class PostgresReader:
 
 
 class PostgresSource:
-    """A store in a PostgreSQL database."""
+    """A store in a PostgreSQL database, opened with options of ``PostgresDatabase``."""
 
-    def __init__(self, url: str, *, busy_seconds: float, prepare: bool, called: str) -> None:
-        self.database = PostgresDatabase(url, busy_seconds=busy_seconds, pool_size=2, prepare=prepare, called=called)
+    def __init__(self, url: str, **options: Any) -> None:
+        self.database = PostgresDatabase(url, pool_size=2, **options)
         self.place = f"{self.database.place}, schema {self.database.schema}"
 
     def read(self) -> AbstractContextManager[PostgresReader]:
@@ -162,15 +162,12 @@ class PostgresSource:
         self.database.close()
 
 
-class PostgresTarget:
+class PostgresTarget(PostgresSource):
     """A database that becomes a copy. What is copied, and how far that has come, is committed together."""
 
-    def __init__(self, url: str, *, busy_seconds: float, distribute: bool = False) -> None:
+    def __init__(self, url: str, **options: Any) -> None:
         check_free(url)
-        self.database = PostgresDatabase(
-            url, busy_seconds=busy_seconds, pool_size=2, distribute=distribute, copying=True, called=_TARGET
-        )
-        self.place = f"{self.database.place}, schema {self.database.schema}"
+        super().__init__(url, copying=True, called=_TARGET, **options)
 
     def begin(self, source: str, state: str) -> Begun:
         """Begin the copy of a source in a state, or go on with it. ``ConflictError`` if anything else is here.
@@ -224,15 +221,10 @@ class PostgresTarget:
             self._note(tx, table.name, done._asdict())
         return done
 
-    def read(self) -> AbstractContextManager[PostgresReader]:
-        """What is here now."""
-        return read_patiently(self.database)
-
     def discard(self) -> None:
         """Note that what is here is not what the source gave, so that the next copy starts again."""
         with self.database.alone(COPYING) as tx:
-            row = tx.connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
-            self._note(tx, _SOURCE, json.loads((row.fetchone() or ("{}",))[0]) | {"state": ""})
+            self._note(tx, _SOURCE, _read_note(tx.connection, _SOURCE) | {"state": ""})
 
     def finish(self, counters: Mapping[str, int]) -> None:
         """Go on numbering where the source stopped, and let everyone use the store."""
@@ -241,15 +233,9 @@ class PostgresTarget:
             _run(tx, f"ANALYZE {', '.join(table.name for table in COPIED)}")
             _run(tx, f"DROP TABLE {COPYING}")
 
-    def close(self) -> None:
-        """Close every connection."""
-        self.database.close()
-
     def _check(self, tx: PostgresTransaction, table: Table, mark: Mark) -> None:
         """Refuse to go on from a mark that another process has moved."""
-        query = f"SELECT said FROM {COPYING} WHERE name = %s".encode()  # noqa: S608
-        (known,) = tx.connection.execute(query, (table.name,)).fetchone() or ("{}",)
-        if Mark(**json.loads(known)) != mark:
+        if Mark(**_read_note(tx.connection, table.name)) != mark:
             raise StoreBusyError(f"another process is copying into {self.place}; wait for it, or end it and try again")
 
     @staticmethod
@@ -324,13 +310,19 @@ def check_free(url: str) -> str | None:
         with closing(psycopg.connect(conninfo, autocommit=True)) as connection:
             connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
             if _is_there(connection, COPYING):
-                row = connection.execute(f"SELECT said FROM {COPYING} WHERE name = '{_SOURCE}'".encode())  # noqa: S608
-                return str(json.loads((row.fetchone() or ('{"place": "?"}',))[0])["place"])
+                return str(_read_note(connection, _SOURCE).get("place", "?"))
             if used := _used(connection):
                 raise _in_use_error(f"{place}, schema {schema}", used)
     except psycopg.Error as problem:
         raise translate_error(problem, place, _TARGET) from problem
     return None
+
+
+def _read_note(connection: Connection, name: str) -> dict[str, Any]:
+    """What is noted of a copy under a name."""
+    row = connection.execute(f"SELECT said FROM {COPYING} WHERE name = %s".encode(), (name,)).fetchone()  # noqa: S608
+    found: dict[str, Any] = json.loads(row[0]) if row else {}
+    return found
 
 
 def _used(connection: Connection) -> list[str]:

@@ -35,9 +35,8 @@ def open_source(url: str, settings: Settings, called: str = "HOLDFAST_URL") -> S
             f"the store to copy, {quote(mask_password(url))}, is not understood; write it as "
             "sqlite:///path/to/holdfast.db or postgresql://user:password@host:5432/database"
         )
-    source: PostgresSource = _server().PostgresSource(
-        _as_psycopg(url), busy_seconds=settings.busy_seconds, prepare=settings.prepare, called=called
-    )
+    options = {"busy_seconds": settings.busy_seconds, "prepare": settings.prepare, "called": called}
+    source: PostgresSource = _server().PostgresSource(url, **options)
     return source
 
 
@@ -56,15 +55,14 @@ def check_target(source: str, url: str) -> str | None:
         )
     if source == url:
         raise InvalidSettingsError("the source and the target are the same; name another database with --to")
-    begun: str | None = _server().check_free(_as_psycopg(url))
+    begun: str | None = _server().check_free(url)
     return begun
 
 
 def open_target(url: str, settings: Settings) -> PostgresTarget:
     """The database that a URL names, ready to be copied into. Call ``check_target`` first."""
-    target: PostgresTarget = _server().PostgresTarget(
-        _as_psycopg(url), busy_seconds=settings.busy_seconds, distribute=settings.distribute
-    )
+    options = {"busy_seconds": settings.busy_seconds, "distribute": settings.distribute}
+    target: PostgresTarget = _server().PostgresTarget(url, **options)
     return target
 
 
@@ -114,10 +112,6 @@ class DatabaseRows:
         self, origin: Origin, *, is_erased: Callable[[str], bool], cold: Callable[[], ObjectStore], now: int
     ) -> RowMerger:
         return SqlMerger(self._database, origin, is_erased=is_erased, cold=cold, now=now)
-
-
-def _as_psycopg(url: str) -> str:
-    return url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url
 
 
 def _server() -> ModuleType:

@@ -13,17 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from valkey import Connection, ConnectionPool, SSLConnection, Valkey, ValkeyCluster, exceptions
 
-from holdfast.core.errors import (
-    ClosedError,
-    InvalidSettingsError,
-    StorageError,
-    StoreAwayError,
-    StoreBusyError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnavailableError,
-    quote,
-)
+from holdfast.core import errors
+from holdfast.core.errors import quote
 from holdfast.storage.valkey.addresses import Address
 
 _CHECK: Final = "check HOLDFAST_SHORT_TERM_URL"
@@ -41,37 +32,44 @@ _CODES: Final = {
 }
 #: What a server refuses a command with, by the code of its answer. The first ones are told while a server starts, fails
 #: over or moves slots, and pass.
-_ANSWERS: Final[Mapping[str, tuple[type[StorageError], str]]] = {
+_ANSWERS: Final[Mapping[str, tuple[type[errors.StorageError], str]]] = {
     **dict.fromkeys(
         ("LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
-        (StoreAwayError, "is not ready (it starts, or fails over); try again"),
+        (errors.StoreAwayError, "is not ready (it starts, or fails over); try again"),
     ),
-    "OOM": (StoreFullError, "has no memory left (maxmemory is reached); give it more, or try again later"),
-    "READONLY": (StoreReadOnlyError, "is a read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL"),
-    "NOPERM": (StoreUnavailableError, f"{_FORBIDS}, or name another in HOLDFAST_SHORT_TERM_URL"),
-    "BUSY": (StoreBusyError, "is busy with a script that takes long; try again"),
-    "MISCONF": (StoreAwayError, "cannot save to its disk and takes no writes; look at its log, then try again"),
+    "OOM": (errors.StoreFullError, "has no memory left (maxmemory is reached); give it more, or try again later"),
+    "READONLY": (errors.StoreReadOnlyError, "is a read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL"),
+    "NOPERM": (errors.StoreUnavailableError, f"{_FORBIDS}, or name another in HOLDFAST_SHORT_TERM_URL"),
+    "BUSY": (errors.StoreBusyError, "is busy with a script that takes long; try again"),
+    "MISCONF": (errors.StoreAwayError, "cannot save to its disk and takes no writes; look at its log, then try again"),
     **dict.fromkeys(
         ("MOVED", "ASK"),
-        (StoreUnavailableError, "is part of a cluster; write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"),
+        (errors.StoreUnavailableError, "is part of a cluster; write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"),
     ),
-    "WRONGTYPE": (StorageError, "has keys 'holdfast:*' that are not Holdfast's; give Holdfast a database of its own"),
-    "DB": (StoreUnavailableError, f"has no database of that number; {_CHECK}"),
+    "WRONGTYPE": (
+        errors.StorageError,
+        "has keys 'holdfast:*' that are not Holdfast's; give Holdfast a database of its own",
+    ),
+    "DB": (errors.StoreUnavailableError, f"has no database of that number; {_CHECK}"),
 }
 
 
-def explain(problem: Exception, address: Address) -> StorageError:
+def explain(problem: Exception, address: Address) -> errors.StorageError:
     """The error to raise for one of the client's. Neither a password nor what was sent is in its words."""
     where = f"the short-term store {address.shown}"
     if isinstance(problem, exceptions.ValkeyClusterException):
         return _of_a_cluster(problem, where, address)
     if isinstance(problem, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return StoreUnavailableError(f"{where} refused the user or the password; {_CHECK}")
+        return errors.StoreUnavailableError(f"{where} refused the user or the password; {_CHECK}")
     scheme = " (one without TLS is written valkey://)" if address.tls else " (one that speaks TLS is valkeys://)"
     if isinstance(problem, exceptions.TimeoutError):
-        return StoreAwayError(f"{where} did not answer in time; try again, or {_CHECK}{scheme if address.tls else ''}")
+        return errors.StoreAwayError(
+            f"{where} did not answer in time; try again, or {_CHECK}{scheme if address.tls else ''}"
+        )
     if isinstance(problem, exceptions.InvalidResponse):
-        return StoreUnavailableError(f"{where} does not answer as a Valkey or Redis server does; {_CHECK}{scheme}")
+        return errors.StoreUnavailableError(
+            f"{where} does not answer as a Valkey or Redis server does; {_CHECK}{scheme}"
+        )
     if isinstance(problem, exceptions.ConnectionError) and not isinstance(problem, exceptions.BusyLoadingError):
         return _of_a_connection(problem, where, address)
     return _of_an_answer(problem, where)
@@ -85,46 +83,48 @@ def is_cut_off(problem: Exception) -> bool:
     )
 
 
-def _of_a_connection(problem: Exception, where: str, address: Address) -> StorageError:
+def _of_a_connection(problem: Exception, where: str, address: Address) -> errors.StorageError:
     cause = problem.__context__
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return StoreUnavailableError(
+        return errors.StoreUnavailableError(
             f"{where} has a certificate that is not trusted ({cause.verify_message}); name the authority's file with "
             "?ssl_ca_certs=/path/to/ca.pem in HOLDFAST_SHORT_TERM_URL"
         )
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
         reason = (cause.reason or "it failed").lower().replace("_", " ")
-        return StoreUnavailableError(
+        return errors.StoreUnavailableError(
             f"{where} does not speak TLS with us ({reason}); {_CHECK} (valkey:// is without TLS, ?ssl_certfile= and "
             "&ssl_keyfile= name a certificate to show)"
         )
     if isinstance(cause, socket.gaierror):
-        return StoreAwayError(f"{where} was not found: no address is known for {address.host!r}; {_CHECK}")
+        return errors.StoreAwayError(f"{where} was not found: no address is known for {address.host!r}; {_CHECK}")
     if isinstance(cause, ConnectionRefusedError):
-        return StoreAwayError(f"{where} refused the connection; is the server running? Try again, or {_CHECK}")
+        return errors.StoreAwayError(f"{where} refused the connection; is the server running? Try again, or {_CHECK}")
     if is_cut_off(problem) and "max number of clients" not in str(problem):
         hint = "" if address.tls else " (one that speaks TLS is valkeys://)"
-        return StoreAwayError(f"{where} cut the connection; try again, or {_CHECK}{hint}")
-    return StoreAwayError(f"{where} cannot be reached ({_reason(problem)}); try again, or {_CHECK}")
+        return errors.StoreAwayError(f"{where} cut the connection; try again, or {_CHECK}{hint}")
+    return errors.StoreAwayError(f"{where} cannot be reached ({_reason(problem)}); try again, or {_CHECK}")
 
 
-def _of_a_cluster(problem: Exception, where: str, address: Address) -> StorageError:
+def _of_a_cluster(problem: Exception, where: str, address: Address) -> errors.StorageError:
     if "mode is not enabled" in str(problem):
-        return StoreUnavailableError(f"{where} is not a cluster; {_CHECK} (valkey:// is a single server)")
+        return errors.StoreUnavailableError(f"{where} is not a cluster; {_CHECK} (valkey:// is a single server)")
     cause = problem.__cause__
     if isinstance(cause, exceptions.ValkeyError):
         return explain(cause, address)
-    return StoreAwayError(f"{where} has no node that answers; try again, or {_CHECK}")
+    return errors.StoreAwayError(f"{where} has no node that answers; try again, or {_CHECK}")
 
 
-def _of_an_answer(problem: Exception, where: str) -> StorageError:
+def _of_an_answer(problem: Exception, where: str) -> errors.StorageError:
     """The server's own words begin with a code; servers before 7 put it into a sentence where a script failed."""
     text = str(problem)
     known = (code for kind, code in _CODES.items() if isinstance(problem, kind))
     said = next(known, text.partition(" ")[0])
     code = next((one for one in _ANSWERS if one == said or f"-{one} " in text), None)
     if code is None:
-        return StorageError(f"{where} refused a command ({_reason(problem)}); is it Redis 6.2, Valkey 7.2 or newer?")
+        return errors.StorageError(
+            f"{where} refused a command ({_reason(problem)}); is it Redis 6.2, Valkey 7.2 or newer?"
+        )
     error, words = _ANSWERS[code]
     return error(f"{where} {words}")
 
@@ -180,7 +180,7 @@ class Server:
 
     def __init__(self, address: Address, *, timeout: float) -> None:
         if not 0 < timeout < 3_600:
-            raise InvalidSettingsError(
+            raise errors.InvalidSettingsError(
                 f"the timeout of the short-term store must be some seconds, not {quote(timeout)}"
             )
         self.address = address
@@ -232,7 +232,7 @@ class Server:
 
     def _client(self) -> Client:
         if self._closed:
-            raise ClosedError(f"the short-term store {self.address.shown} was closed; open the engine again")
+            raise errors.ClosedError(f"the short-term store {self.address.shown} was closed; open the engine again")
         process = os.getpid()  # a forked process must not speak on the connections of its parent
         client = self._clients.get(process)
         if client is None:

@@ -180,13 +180,14 @@ class ValkeyShortTerm:
     def windows(self, tenant: str, user_id: str, *, known: Iterable[tuple[str, str | None]]) -> Iterator[ShortWindow]:
         """All messages of a user that the server has, session by session."""
         (names,) = self._server.ask_all([("ZRANGE", user_key(tenant, user_id), 0, -1)])
-        told = {session_name(Scope(tenant, user_id, *both)): both for both in known} if names else {}
+        owners = {session_name(Scope(tenant, user_id, *both)): both for both in known} if names else {}
         for name in names:
             keys = named_keys(name)[:1]
             asked = [Run(_WINDOW, keys, (_EVER,)), Run(_EXPIRY, keys, (_EVER,))]
             window, expires_at = self._server.run_all(asked)
             if expires_at is not None:
-                yield ShortWindow(*told.get(name, (None, None)), int(expires_at), _messages(*window))
+                agent_id, session_id = owners.get(name, (None, None))
+                yield ShortWindow(agent_id, session_id, int(expires_at), _messages(*window))
 
     def _due(self, now: int, limit: int) -> list[bytes]:
         """The names of some sessions that are on the lists of what is due."""
