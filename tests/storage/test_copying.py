@@ -40,7 +40,7 @@ import os, signal, sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 from holdfast.settings import read_settings
-from holdfast.storage.transfer.sqlite import SqliteReader
+from holdfast.storage.transfer.stores import SqliteReader
 from holdfast.storage.transfer.stores import open_source, open_target
 from holdfast.storage.transfer.migrate import transfer
 

@@ -42,9 +42,8 @@ from holdfast.core.errors import (
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.objects import disk as folder_locks
 from holdfast.storage.objects import open_objects
-from holdfast.storage.objects.client import SIZES, Patience, explain
 from holdfast.storage.objects.local import INCOMING
-from holdfast.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects.remote import SIZES, Patience, RemoteObjects, explain
 from holdfast.storage.objects.urls import read_place
 
 #: As patient as it is meant to be, but for the pauses.

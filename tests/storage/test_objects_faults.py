@@ -18,8 +18,7 @@ from holdfast.core.errors import (
     StaleError,
 )
 from holdfast.ports.objects import ObjectStore
-from holdfast.storage.objects.client import SIZES, Patience
-from holdfast.storage.objects.remote import RemoteObjects
+from holdfast.storage.objects.remote import SIZES, Patience, RemoteObjects
 from holdfast.storage.objects.urls import read_place
 
 #: Waits for this machine as long as it takes, and for what is known to fail only as long as it must.

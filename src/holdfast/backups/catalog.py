@@ -16,8 +16,7 @@ from holdfast.core.errors import quote
 from holdfast.core.records import MemoryType, Rhythm, kind_of
 from holdfast.core.values import DAY, iso
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.encryption import OtherKeyError, SealBrokenError, unseal
-from holdfast.privacy.keys.keyring import explain_abandoned, explain_other_keyring
+from holdfast.privacy.keys.encryption import SealBrokenError, unseal
 from holdfast.privacy.ledger import KeysAndLedger
 
 
@@ -193,21 +192,13 @@ class Catalog:
             is_missing = isinstance(problem, errors.KeyMissingError)
             if is_missing and self.is_erased(doc.key):
                 return None
-            if keyring.is_abandoned(doc.key):
-                words = f"a document in {doc.segment} cannot be read: {explain_abandoned(doc.key)}"
-            elif is_missing:
-                words = (
+            if is_missing and not keyring.is_abandoned(doc.key):
+                raise errors.ObjectDamagedError(
                     f"key {doc.key} is missing, and the ledger of erasures does not say that it was destroyed; bring "
                     "it back from a copy of the keyring, or name the keyring that belongs to the backups in "
                     "HOLDFAST_STATE_URL"
-                )
-            elif isinstance(problem, OtherKeyError):
-                raise errors.OtherKeyringError(
-                    f"a document in {doc.segment} {explain_other_keyring(keyring)}"
                 ) from problem
-            else:
-                words = f"a document in {doc.segment} is damaged: {problem}"
-            raise errors.ObjectDamagedError(words) from problem
+            raise keyring.explain_unreadable(doc.key, f"a document in {doc.segment}", problem) from problem
 
 
 def describe_last(open_catalog: Callable[[], Catalog]) -> str | None:

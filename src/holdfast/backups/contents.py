@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from holdfast.backups.layout import ROWS, Frame, Sort, write_frame
 from holdfast.core.errors import ObjectDamagedError, StoreTooNewError
 from holdfast.core.records import COUNT_BITS, LAST_KIND, TYPES, MemoryType, Subject
 from holdfast.ports.backups import Row, RowReader
-from holdfast.storage.catalog import COPIED, TABLES, Backup, Table, table_of, tables_in
+from holdfast.storage.catalog import TABLES, Backup, Table, table_of, tables_in
 
 #: Users who are read together, and memories that are read together.
 _USERS: Final = 500
@@ -112,16 +113,14 @@ class Snapshot:
         place = list(table.columns).index("key") if table.name == "derivations" else None
         return rows if place is None else (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
 
-    def chains(self) -> Iterator[tuple[int, str, Callable[[hashlib._Hash], Iterator[Piece]]]]:
-        """The audit chains: the number of the subject, a signature that changes when it grows, and its frames."""
-        if MemoryType.LONG_TERM not in self._kinds:
-            return
-        for row in list(self._reader.rows("chains")):  # a reader reads one thing at a time
+    def chains(self) -> list[tuple[int, str]]:
+        """The audit chains: the number of the subject, and a signature that changes when it grows."""
+        rows = self._reader.rows("chains") if MemoryType.LONG_TERM in self._kinds else ()
+        return [(row[0], hashlib.sha256(repr(row).encode()).hexdigest()) for row in rows]
 
-            def read(digest: hashlib._Hash, number: int = row[0]) -> Iterator[Piece]:
-                return _pieces(table_of("audit"), self._reader.owned("audit", [number], self._codes), digest)
-
-            yield row[0], hashlib.sha256(repr(row).encode()).hexdigest(), read
+    def chain(self, number: int, digest: hashlib._Hash) -> Iterator[Piece]:
+        """The audit chain of a subject, as frames."""
+        return _pieces(table_of("audit"), self._reader.owned("audit", [number], self._codes), digest)
 
     def common(self, digest: hashlib._Hash) -> Iterator[Piece]:
         """What belongs to everybody, as frames; to be read after all users."""
@@ -149,12 +148,13 @@ class Snapshot:
             for _ in self.pieces(users):
                 pass
             found |= {(user.sort, user.alias): user.digest.hexdigest() for user in users}
-        parts = [("chain", f"chain {number}", read) for number, _, read in self.chains()]
-        for sort, mark, read in [*parts, ("common", "", self.common)]:
+        readers: dict[tuple[str, str], Callable[[hashlib._Hash], Iterator[Piece]]] = {("common", ""): self.common}
+        readers |= {("chain", f"chain {number}"): partial(self.chain, number) for number, _ in self.chains()}
+        for key, read in readers.items():
             digest = hashlib.sha256()
             for _ in read(digest):
                 pass
-            found[sort, mark] = digest.hexdigest()
+            found[key] = digest.hexdigest()
         return found
 
 
@@ -163,11 +163,6 @@ def count_memories(reader: RowReader, kinds: frozenset[MemoryType]) -> int:
     scopes = map(table_of("scopes").by_name, reader.rows("scopes"))
     codes = {TYPES[kind].code for kind in kinds}
     return sum(scope["memories"] for scope in scopes if scope["scope"] & LAST_KIND in codes)
-
-
-def is_used(reader: RowReader) -> bool:
-    """Whether anything was ever kept in a store."""
-    return any(reader.count(table.name) for table in COPIED if table.is_data and table.name != "turns")
 
 
 def check_frame(frame: Frame) -> Table:

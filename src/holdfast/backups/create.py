@@ -185,10 +185,10 @@ class BackupMaker:
                 mark = mark_of(self._store_key, user.subject)
                 draft = Draft(user.sort, keys[user], mark, user.signature, user.digest, user.packs())
                 yield from draft.fill(piece for _, piece in found)
-        for number, signature, read in snapshot.chains():
+        for number, signature in snapshot.chains():
             if not self._is_known("chain", layout.STORE_KEY, f"chain {number}", signature):
                 draft = Draft("chain", self._store_key, f"chain {number}", signature)
-                yield from draft.fill(read(draft.digest))
+                yield from draft.fill(snapshot.chain(number, draft.digest))
         draft = Draft("common", self._store_key, "", "")
         yield from draft.fill(snapshot.common(draft.digest))
 

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any, Final, Protocol
 
 from holdfast.backups.catalog import Backup, Catalog, Damaged, describe_backup, is_ahead
-from holdfast.backups.contents import count_memories, is_used
+from holdfast.backups.contents import count_memories
 from holdfast.backups.create import BackupMaker, Progress, mark_of
 from holdfast.backups.layout import STORE_KEY, Manifest, is_named_after, name_backup
 from holdfast.backups.merge import Merge
@@ -26,6 +26,7 @@ from holdfast.ports.backups import RowStore
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.ledger import KeysAndLedger
+from holdfast.storage.catalog import COPIED
 
 _log = logging.getLogger("holdfast.backups")
 #: What is backed up together, as the schedule does it.
@@ -115,7 +116,7 @@ class Backups:
     def is_store_used(self) -> bool:
         """Whether anything was ever kept in the store. If not, a restore makes the backup the whole store."""
         with self._rows.read() as reader:
-            return is_used(reader)
+            return any(reader.count(table.name) for table in COPIED if table.is_data and table.name != "turns")
 
     def list(self) -> list[Backup]:
         """All backups, the oldest first."""

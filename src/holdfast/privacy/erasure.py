@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from holdfast.core import errors
@@ -35,6 +36,14 @@ _REST_SECONDS: Final = 30.0
 SHORT_TERM: Final = "short-term messages"
 OBJECTS: Final = "cold objects"
 KEY: Final = "data key"
+SESSIONS: Final = "short-term sessions"
+_READER: Final = "a reader still uses an older state of the store's file"
+_PROGRESS: Final = {
+    True: "The erasure has begun, and is carried out when the store is next opened or swept, or by erasing again",
+    False: "The erasure has not begun, and nothing was erased: erase again",
+    None: "It is not known whether the erasure has begun. If it has, it is carried out when the store is next opened "
+    "or swept; erase again to be sure",
+}
 
 
 class PlaceCount(NamedTuple):
@@ -83,6 +92,10 @@ class _Tally:
         place[0] += found
         place[1] += left
 
+    def found(self, name: str) -> int:
+        """How much of something was found."""
+        return self.places.get(name, [0])[0]
+
     @contextmanager
     def note_errors(self) -> Iterator[None]:
         """Note that a server does not answer, and go on with the rest."""
@@ -128,19 +141,18 @@ class Eraser:
         with self._explain_progress(begun):
             prepare()
             try:
-                tombstone, found = self._detach(subject, now=now, begun=begun)
+                begin = partial(self._begin, begun, now)
+                tombstone, found = self._subjects.detach(subject, now=now, begin=begin, defer=self._ledger.defer)
             except errors.HeldError as problem:
                 if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
-                    raise errors.HeldError(
-                        f"{problem}. Its erasure had begun before the hold, and goes on after it"
-                    ) from None
+                    raise errors.HeldError(f"{problem}. Its erasure had begun before, and goes on after it") from None
                 raise
             unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
             begun += [one.alias for one in unfinished]
             erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
             if tombstone is not None:
                 return self._finish(tombstone, found)
-            return erasures[-1] if erasures else self._nobody(subject, found, now)
+            return erasures[-1] if erasures else self._nobody(subject, found)
 
     @contextmanager
     def _explain_progress(self, begun: Sequence[str]) -> Iterator[None]:
@@ -148,21 +160,15 @@ class Eraser:
         try:
             yield
         except errors.StorageError as problem:
-            raise type(problem)(f"{problem}. {self._describe_progress(begun)}") from problem
+            has_begun = None
+            with suppress(errors.StorageError):
+                has_begun = any(self._ledger.find(alias) is not None for alias in begun)
+            raise type(problem)(f"{problem}. {_PROGRESS[has_begun]}") from problem
 
-    def _describe_progress(self, begun: Sequence[str]) -> str:
-        try:
-            written = any(self._ledger.find(alias) is not None for alias in begun)
-        except errors.StorageError:
-            return (
-                "It is not known whether the erasure has begun. If it has, it is carried out when the store is next "
-                "opened or swept; erase again to be sure"
-            )
-        if written:
-            return (
-                "The erasure has begun, and is carried out when the store is next opened or swept, or by erasing again"
-            )
-        return "The erasure has not begun, and nothing was erased: erase again"
+    def _begin(self, begun: list[str], now: int, alias: str) -> None:
+        """Write the ledger. The pseudonym is added to ``begun`` before."""
+        begun.append(alias)
+        self._ledger.begin(alias, at=now)
 
     def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` that erasing a subject would raise now; nothing is changed."""
@@ -237,9 +243,12 @@ class Eraser:
 
     def _erase_again(self, subject: Subject, alias: str) -> bool:
         """Erase a user who is in the ledger and in the store; whether there was something to do."""
-        even_held = self._ledger.is_carried_out(alias)
+        even_held, now = self._ledger.is_carried_out(alias), self._now()
+        begin = partial(self._begin, [], now)
         try:
-            tombstone, found = self._detach(subject, alias, now=self._now(), even_held=even_held)
+            tombstone, found = self._subjects.detach(
+                subject, alias=alias, even_held=even_held, now=now, begin=begin, defer=self._ledger.defer
+            )
         except errors.HeldError:  # its message names the user, which a log must not
             _log.warning("the erasure of %s has begun, and waits for a hold to be released: holdfast hold list", alias)
             return False
@@ -251,26 +260,6 @@ class Eraser:
         if tombstone is not None:
             self._finish(tombstone, found)
         return tombstone is not None
-
-    def _detach(
-        self,
-        subject: Subject,
-        alias: str | None = None,
-        *,
-        now: int,
-        even_held: bool = False,
-        begun: list[str] | None = None,
-    ) -> tuple[Tombstone | None, Found]:
-        """Remove the name. The pseudonym is added to ``begun`` before the ledger is written."""
-
-        def begin(alias: str) -> None:
-            if begun is not None:
-                begun.append(alias)
-            self._ledger.begin(alias, at=now)
-
-        return self._subjects.detach(
-            subject, alias=alias, even_held=even_held, now=now, begin=begin, defer=self._ledger.defer
-        )
 
     def _note_seen(self) -> None:
         """Note how far the store agrees with the ledger: up to the first erasure that is not carried out here."""
@@ -290,7 +279,10 @@ class Eraser:
         with tally.note_errors():
             entry = self._ledger.begin(tombstone.alias, at=self._now())  # the entry that is there, unless it was lost
             self._ledger.carry_out(entry)
-        working = self._end_by_name(tombstone, tally)
+        with tally.note_errors():
+            if tombstone.subject is not None:  # before the name is forgotten
+                self._end_by_name(tombstone.subject, tally)
+                self._subjects.forget_name(tombstone)
         with tally.note_errors():
             self._remove_objects(tombstone, tally)
         if entry is not None:  # from now on nobody makes another key, since the ledger has the entry
@@ -299,12 +291,10 @@ class Eraser:
         while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
             pass
         if not self._subjects.scrub():
-            tally.waiting_for.append(
-                "a reader still uses an older state of the store's file; it is finished when that reader closes"
-            )
+            tally.waiting_for.append(f"{_READER}; it is finished when that reader closes")
         with tally.note_errors():
             self._look_again(tombstone, found, tally)
-        erasure = self._result(tombstone, found, tally, entry, working)
+        erasure = self._result(tombstone.alias, found, tally, entry)
         if erasure.pending:
             return erasure
         certified = replace(erasure, certificate=self._certify(erasure))  # after a crash here another one is issued
@@ -312,23 +302,12 @@ class Eraser:
         self._note_seen()
         return certified
 
-    def _end_by_name(self, tombstone: Tombstone, tally: _Tally) -> int:
-        """Remove what is found by the name only, in this process and on servers, before the name is forgotten; how much
-        working memory there was.
-        """
-        if tombstone.subject is None:
-            return 0
-        held = self._forget(tombstone.subject)
-        for name, count in held.items():
+    def _end_by_name(self, subject: Subject, tally: _Tally) -> None:
+        """Remove what is found by the name only, in this process and on servers."""
+        for name, count in self._forget(subject).items():
             tally.add(name, count)
-        with tally.note_errors():
-            if self._short_term is not None:
-                tally.add(
-                    "short-term sessions",
-                    self._short_term.end_user(tombstone.subject.tenant, tombstone.subject.user_id),
-                )
-            self._subjects.forget_name(tombstone)
-        return held.get(MemoryType.WORKING.value, 0)
+        if self._short_term is not None:
+            tally.add(SESSIONS, self._short_term.end_user(subject.tenant, subject.user_id))
 
     def _remove_objects(self, tombstone: Tombstone, tally: _Tally) -> None:
         noted = self._subjects.objects(tombstone)
@@ -350,13 +329,13 @@ class Eraser:
         if there and not tally.waiting_for:
             tally.waiting_for.append(f"something was written meanwhile, and is still there ({', '.join(there)})")
 
-    def _result(self, tombstone: Tombstone, found: Found, tally: _Tally, entry: Erased | None, working: int) -> Erasure:
+    def _result(self, alias: str | None, found: Found, tally: _Tally, entry: Erased | None) -> Erasure:
         now = self._now()
-        short = found.rows.get(SHORT_TERM, 0) + tally.places.get("short-term sessions", [0])[0]
         kinds = {kind.value: found.kinds.get(kind.value, 0) for kind in MemoryType}
-        kinds |= {MemoryType.WORKING.value: working, MemoryType.SHORT_TERM.value: short}
+        kinds[MemoryType.WORKING.value] = tally.found(MemoryType.WORKING.value)
+        kinds[MemoryType.SHORT_TERM.value] = found.rows.get(SHORT_TERM, 0) + tally.found(SESSIONS)
         return Erasure(
-            tombstone.alias,
+            alias,
             now if entry is None else entry.at,
             None if tally.waiting_for else now,
             tuple(PlaceCount(name, there, there - left, left) for name, (there, left) in sorted(tally.places.items())),
@@ -365,18 +344,12 @@ class Eraser:
             entry,
         )
 
-    def _nobody(self, subject: Subject, found: Found, now: int) -> Erasure:
+    def _nobody(self, subject: Subject, found: Found) -> Erasure:
         """The result for a user of whom nothing was ever kept. Something may still name them, or be in memory."""
-        held = self._forget(subject)
-        elsewhere = 0
-        if self._short_term is not None:
-            elsewhere = self._short_term.end_user(subject.tenant, subject.user_id)
-        counts = {**found.rows, **held, "short-term sessions": elsewhere}
-        kinds = {kind.value: held.get(kind.value, 0) for kind in MemoryType}
-        kinds[MemoryType.SHORT_TERM.value] = elsewhere
-        places = tuple(PlaceCount(name, count, count, 0) for name, count in sorted(counts.items()))
-        if any(counts.values()) and not self._subjects.scrub():
-            _log.warning(
-                "a reader still uses an older state of the store's file; removed bytes stay there until it closes"
-            )
-        return Erasure(None, now, now, places, kinds)
+        tally = _Tally()
+        self._end_by_name(subject, tally)
+        for name, count in found.rows.items():
+            tally.add(name, count)
+        if any(map(tally.found, tally.places)) and not self._subjects.scrub():
+            _log.warning("%s; removed bytes stay there until it closes", _READER)
+        return self._result(None, found, tally, None)

@@ -65,7 +65,7 @@ class Ledger:
             with suppress(ConflictError):  # another has written that one
                 self._objects.put(_name(entry.no), _text(entry), absent=True)
                 self._objects.put(_mark(key), b"%d\n" % entry.no)
-                if self._is_there(_deferral(key)):
+                if self._find(_deferral(key)) is not None:
                     self._objects.delete([_deferral(key)])
                 return entry
         raise LedgerError("many processes write the ledger, and no entry could be added; try again")
@@ -81,7 +81,7 @@ class Ledger:
         its key until ``mend`` is called; then there may be two, which changes nothing.
         """
         mark = self._read_mark(key)
-        return None if mark is None or self._is_there(_deferral(key)) else self._read(int(mark[0]))
+        return None if mark is None or self._find(_deferral(key)) is not None else self._read(int(mark[0]))
 
     def carry_out(self, entry: Erased) -> None:
         """Write that the name was removed: from here on no hold, of whatever copy of the store, keeps anything."""
@@ -108,7 +108,7 @@ class Ledger:
 
     def last(self) -> int:
         """The number of the last entry; 0 if there is none."""
-        return max((number for number, _ in self._names()), default=0)
+        return max(self._numbers(), default=0)
 
     def head(self) -> tuple[int, str]:
         """The number and the hash of the last entry."""
@@ -124,7 +124,7 @@ class Ledger:
 
     def entries(self, after: int = 0) -> Iterator[Erased]:
         """The entries after a number, in their order; ``LedgerError`` where one was changed, or is missing."""
-        numbers = sorted(number for number, _ in self._names())
+        numbers = sorted(self._numbers())
         if numbers != list(range(1, len(numbers) + 1)):
             gap = next(place for place, number in enumerate(numbers, 1) if place != number)
             raise LedgerError(f"entry {gap} of the ledger is missing; bring it back from a copy of {self._objects.url}")
@@ -140,24 +140,17 @@ class Ledger:
             previous = entry.hash
             yield entry
 
-    def _names(self) -> Iterator[tuple[int, str]]:
-        for name in self._objects.names(FOLDER):
-            found = _NAME.fullmatch(name)
-            if found:
-                yield int(found[1]), name
+    def _numbers(self) -> Iterator[int]:
+        return (int(found[1]) for name in self._objects.names(FOLDER) if (found := _NAME.fullmatch(name)))
 
     def _read_mark(self, key: str) -> list[bytes] | None:
-        try:
-            return self._objects.get(_mark(key)).split()
-        except ObjectMissingError:
-            return None
+        found = self._find(_mark(key))
+        return None if found is None else found.split()
 
-    def _is_there(self, name: str) -> bool:
-        try:
-            self._objects.get(name)
-        except ObjectMissingError:
-            return False
-        return True
+    def _find(self, name: str) -> bytes | None:
+        with suppress(ObjectMissingError):
+            return self._objects.get(name)
+        return None
 
     def _read(self, number: int) -> Erased:
         data = self._objects.get(_name(number))

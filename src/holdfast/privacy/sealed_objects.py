@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from holdfast.core.errors import KeyMissingError, ObjectDamagedError, ObjectMissingError, OtherKeyringError
+from holdfast.core.errors import KeyMissingError, ObjectMissingError
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.encryption import DataKey, OtherKeyError, SealBrokenError, seal, sealed_under, unseal
-from holdfast.privacy.keys.keyring import Keyring, explain_abandoned, explain_other_keyring
+from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, seal, sealed_under, unseal
+from holdfast.privacy.keys.keyring import Keyring
 
 #: The name of an object has the pseudonym of its user: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")
@@ -68,25 +68,14 @@ class SealedObjects:
             return data
         try:
             return unseal(self._keyring.get(key_id), name, data)
-        except KeyMissingError as problem:
-            if self._is_erased(key_id):
+        except (KeyMissingError, SealBrokenError) as problem:
+            is_missing = isinstance(problem, KeyMissingError)
+            if is_missing and self._is_erased(key_id):
                 raise _erased(key_id) from problem
-            if self._keyring.is_abandoned(key_id):
-                raise self._abandoned(name, key_id) from problem
-            raise
-        except SealBrokenError as problem:
-            if self._keyring.is_abandoned(key_id):
-                raise self._abandoned(name, key_id) from problem
-            if isinstance(problem, OtherKeyError):
-                raise OtherKeyringError(
-                    f"the object {name} in {self.url} {explain_other_keyring(self._keyring)}"
-                ) from problem
-            raise ObjectDamagedError(
-                f"the object {name} in {self.url} is damaged ({problem}); restore it from a backup"
-            ) from problem
-
-    def _abandoned(self, name: str, key_id: str) -> ObjectDamagedError:
-        return ObjectDamagedError(f"the object {name} in {self.url} cannot be read: {explain_abandoned(key_id)}")
+            if is_missing and not self._keyring.is_abandoned(key_id):
+                raise
+            what = f"the object {name} in {self.url}"
+            raise self._keyring.explain_unreadable(key_id, what, problem) from problem
 
     def delete(self, names: Sequence[str]) -> None:
         self._objects.delete(names)

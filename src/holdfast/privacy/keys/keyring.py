@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 from holdfast.core import errors
 from holdfast.core.values import iso, to_json
 from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, new_key, seal, unseal
+from holdfast.privacy.keys.encryption import DataKey, OtherKeyError, SealBrokenError, new_key, seal, unseal
 from holdfast.privacy.keys.master import (
     MasterKey,
     begin_change,
@@ -306,6 +306,18 @@ class Keyring:
         """Whether a key of this id was abandoned."""
         return next(self._objects.names(f"{ABANDONED}{key_id}/"), None) is not None
 
+    def explain_unreadable(self, key_id: str, what: str, problem: Exception) -> errors.HoldfastError:
+        """Why something that was sealed under a key cannot be read."""
+        if self.is_abandoned(key_id):
+            reason = f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
+            return errors.ObjectDamagedError(f"{what} cannot be read: {reason}")
+        if isinstance(problem, OtherKeyError):
+            return errors.OtherKeyringError(
+                f"{what} was sealed under another keyring than the one in {self.url}; name the keyring that belongs to "
+                "it in HOLDFAST_STATE_URL, and its master key in HOLDFAST_MASTER_KEY"
+            )
+        return errors.ObjectDamagedError(f"{what} is damaged ({problem}); restore it from a backup where it is whole")
+
     def _wrapping_key(self) -> MasterKey:
         """The master key, read now. If there is none and there are no keys, it is made."""
         with self._lock:
@@ -353,19 +365,6 @@ class Keyring:
             return DataKey(key_id, unseal(_as_data_key(master), _bound(key_id), wrapped))
         except (SealBrokenError, ValueError) as problem:
             raise _damaged(key_id, problem) from problem
-
-
-def explain_abandoned(key_id: str) -> str:
-    """Why nothing that was sealed under an abandoned key can be read."""
-    return f"it was sealed under key {key_id}, which was abandoned because its master key was lost"
-
-
-def explain_other_keyring(keyring: Keyring) -> str:
-    """Why something that was sealed under another keyring cannot be read."""
-    return (
-        f"was sealed under another keyring than the one in {keyring.url}; name the keyring that belongs to it in "
-        "HOLDFAST_STATE_URL, and its master key in HOLDFAST_MASTER_KEY"
-    )
 
 
 def _wrap(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.core.audit import Finding
@@ -18,8 +18,7 @@ from holdfast.storage.catalog import COPIED
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.database import Database
 from holdfast.storage.transfer.postgres import Begun, Mark, PostgresSource, PostgresTarget, Sum
-from holdfast.storage.transfer.sqlite import SqliteSource
-from holdfast.storage.transfer.stores import count_rows, schema_versions
+from holdfast.storage.transfer.stores import SqliteSource, count_rows, schema_versions
 
 #: Rows that are committed together: what a kill costs at most.
 BATCH: Final = 20_000
@@ -120,11 +119,10 @@ def copy_rows(
         advance(mark.rows)
         if not mark.done:
             rows = reader.rows(table.name, mark.after)
-            for first in rows:
-                moved = target.add(table, mark, chain((first,), islice(rows, batch - 1)), reader.order(table.name))
+            while not mark.done:
+                moved = target.add(table, mark, islice(rows, batch), reader.order(table.name))
                 advance(moved.rows - mark.rows)
                 mark = moved
-            mark = target.close_table(table, mark)
         reached[table.name] = mark
     return reached
 

@@ -193,7 +193,7 @@ class PostgresTarget(PostgresSource):
             return Begun({}, False, found is not None)
 
     def add(self, table: Table, mark: Mark, rows: Iterable[Row], order: Sequence[str]) -> Mark:
-        """Write rows, which come next after a mark, and move the mark."""
+        """Write rows, which come next after a mark, and move the mark; if there are none, the table is copied whole."""
         places = [list(table.columns).index(name) for name in order]
         counted, last = mark.sum, mark.after
 
@@ -209,17 +209,9 @@ class PostgresTarget(PostgresSource):
             _run(tx, "SET LOCAL synchronous_commit = off")  # the mark and the rows are lost together, if they are
             self._check(tx, table, mark)
             _copy_in(tx.connection, table, list(table.columns), count())
-            moved = Mark(last, counted.rows, counted.hex)
+            moved = Mark(last, counted.rows, counted.hex, done=counted.rows == mark.rows)
             self._note(tx, table.name, moved._asdict())
         return moved
-
-    def close_table(self, table: Table, mark: Mark) -> Mark:
-        """Note that a table is copied whole."""
-        with self.database.alone(COPYING) as tx:
-            self._check(tx, table, mark)
-            done = mark._replace(done=True)
-            self._note(tx, table.name, done._asdict())
-        return done
 
     def discard(self) -> None:
         """Note that what is here is not what the source gave, so that the next copy starts again."""
