@@ -25,7 +25,6 @@ from holdfast.core.errors import InvalidInputError, NotFoundError, ObjectDamaged
 from holdfast.core.values import iso
 from holdfast.installation import SOFTWARE
 from holdfast.privacy.certificates import (
-    Audited,
     Certificates,
     Engines,
     read_certificate,
@@ -46,7 +45,7 @@ from homes import ENGINES
 NOW = 1_768_478_400_000_000
 ALIAS = "0123456789abcdef" * 2
 ENTRY = Erased(7, ALIAS, NOW - 5, "0" * 64, "c" * 64)
-AUDITED = Audited("e" * 32, 12, "d" * 64)
+AUDITED = {"chain": "e" * 32, "seq": 12, "hash": "d" * 64}
 BLANK = b" \t\r\n"
 
 
@@ -95,7 +94,7 @@ def unsigned(**changes: Any) -> dict[str, Any]:
         "engine": "sqlite",
         "places": [place._asdict() for place in PLACES],
         "pending": False,
-        "audit": AUDITED._asdict(),
+        "audit": AUDITED,
         "remarks": remarks_on(Engines("sqlite", has_short_term_server=False), pending=False),
         "software": SOFTWARE,
         **changes,
@@ -120,7 +119,7 @@ def test_a_certificate_says_what_was_done_and_can_be_verified(certificates: Cert
     assert issued["subject"] == ALIAS
     assert issued["ledger"] == {"no": 7, "hash": "c" * 64, "begun_at": iso(NOW - 5)}
     assert issued["places"][0] == {"name": "records", "found": 1234, "removed": 1234, "left": 0}
-    assert issued["audit"] == AUDITED._asdict()
+    assert issued["audit"] == AUDITED
     assert (issued["engine"], issued["issued_at"], issued["pending"]) == ("sqlite", iso(NOW), False)
     assert issued["key"]["id"] == keys.current_id()
     assert certificates.verify(issued)

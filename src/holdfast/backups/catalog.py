@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -64,26 +64,22 @@ class Catalog:
 
     def ids(self) -> list[str]:
         """The ids of all backups, the oldest first."""
-        return sorted(
-            found for name in self.objects.names(layout.FOLDER) if (found := layout.backup_of(name)) is not None
-        )
+        return sorted(one for name in self.objects.names(layout.FOLDER) if (one := layout.backup_of(name)))
 
     def get(self, backup_id: str) -> Manifest:
         """The manifest of a backup, as it was signed."""
         if not layout.is_backup_id(backup_id):
             raise errors.NotFoundError(f"there is no backup {quote(backup_id)}; see: holdfast backup list")
         name = layout.manifest_name(backup_id)
-        missing = errors.NotFoundError(
-            f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list"
-        )
+        gone = errors.NotFoundError(f"there is no backup {backup_id} in {self.objects.url}; see: holdfast backup list")
         if name not in self.objects.names(
             f"{layout.FOLDER}{backup_id}/"
         ):  # before the first backup the folder is missing too
-            raise missing
+            raise gone
         try:
             return layout.read_manifest(self.objects.get(name), self.state.signing, backup_id)
         except errors.ObjectMissingError:  # it was removed just now
-            raise missing from None
+            raise gone from None
 
     def all(self) -> Iterator[Manifest | Damaged]:
         """Every backup, the oldest first."""
@@ -133,9 +129,8 @@ class Catalog:
     def note_trial(self, backup_id: str, problems: Sequence[str], *, good: bool, memories: int, now: int) -> None:
         """Note the result of verifying a backup, so that a rotation knows which backups are good."""
         content = {"backup": backup_id, "at": iso(now), "good": good, "memories": memories, "problems": list(problems)}
-        self.objects.put(
-            layout.trial_name(backup_id), layout.sign_document(content, self.state.signing.current(now=now))
-        )
+        key = self.state.signing.current(now=now)
+        self.objects.put(layout.trial_name(backup_id), layout.sign_document(content, key))
 
     # --- what a backup holds -------------------------------------------------------------------------------------
 
@@ -153,17 +148,9 @@ class Catalog:
             raise errors.ObjectDamagedError(f"{held.name} in {self.objects.url} is not as it was written")
         return data
 
-    def is_complete(self, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
-        """Whether a listing has all that a backup refers to, in the size that it was written in."""
-        return all(sizes.get(held.name) == held.bytes for held in manifest.objects)
-
     def sizes(self) -> dict[str, int]:
         """How large everything is that backups may refer to."""
-        return {
-            name: size
-            for prefix in (layout.FOLDER, layout.SEGMENTS, layout.PACKS)
-            for name, size in self.objects.sizes(prefix)
-        }
+        return {name: size for folder in layout.FOLDERS for name, size in self.objects.sizes(folder)}
 
     def contents(self, manifest: Manifest, docs: Iterable[Doc]) -> Iterator[tuple[Doc, list[layout.Frame] | None]]:
         """The frames of documents, in the order in which they were written; ``None`` for a document that was sealed

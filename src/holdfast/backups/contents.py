@@ -172,9 +172,9 @@ def check_frame(frame: Frame) -> Table:
     if frame.table not in _BACKED_UP:
         raise ObjectDamagedError(f"a backup holds rows of {frame.table!r}, which no store has")
     table = table_of(frame.table)
-    if unknown := set(frame.columns) - set(table.columns):
+    if unknown := sorted(set(frame.columns) - set(table.columns)):
         raise StoreTooNewError(
-            f"a backup holds {frame.table} with {', '.join(sorted(unknown))}, which this version does not know"
+            f"a backup has {frame.table} with {', '.join(unknown)}, which this version does not know"
         )
     return table
 

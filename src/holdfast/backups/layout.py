@@ -34,6 +34,8 @@ FORMAT: Final = 1
 FOLDER: Final = "backups/"
 SEGMENTS: Final = "segments/"
 PACKS: Final = "packs/"
+#: Where the objects of backups lie.
+FOLDERS: Final = (FOLDER, SEGMENTS, PACKS)
 #: The key that what belongs to everybody is sealed under; no pseudonym is the hash of a text.
 STORE_KEY: Final = hashlib.sha256(b"holdfast: what belongs to everybody").hexdigest()[:32]
 _ID: Final = re.compile(r"\d{8}-\d{6}-\d{3}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -162,12 +164,6 @@ def backup_of(name: str) -> str | None:
 def sealed_name(doc_id: str) -> str:
     """The name that a document is sealed for."""
     return f"backup document {doc_id}"
-
-
-def rewritten_name(segment: str, version: int) -> str:
-    """The name of a segment that is written again."""
-    backup_id, number = segment_place(segment)
-    return f"{SEGMENTS}{backup_id}-{number}r{version}"
 
 
 def segment_place(segment: str) -> tuple[str, int]:

@@ -83,9 +83,7 @@ class Merge:
         """Restore what is missing of the user whose documents have a mark, or only one memory."""
         docs = [doc for doc in self._docs if doc.sort == "user" and doc.mark == mark]
         if not docs:
-            raise NotFoundError(
-                f"backup {self.manifest.id} holds nothing of user {who!r}; see others with: holdfast backup list"
-            )
+            raise NotFoundError(f"backup {self.manifest.id} holds nothing of user {who!r}; see: holdfast backup list")
         with self._explain_refusal(who):
             if memory_id is None:
                 self._merge(docs[0].key, self._frames(docs))
@@ -136,9 +134,7 @@ class Merge:
         try:
             yield
         except ErasedError:
-            raise KeyDestroyedError(
-                f"user {who!r} was erased after backup {backup_id} was made; nothing of them can be restored"
-            ) from None
+            raise KeyDestroyedError(f"user {who!r} was erased after backup {backup_id}, and stays erased") from None
         except StrangerError:
             raise ConflictError(
                 f"user {who!r} of backup {backup_id} is not the user who has that name now, and nothing was restored; "

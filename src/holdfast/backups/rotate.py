@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Final
 
 from holdfast.backups import layout
@@ -100,7 +101,7 @@ def _find_good(catalog: Catalog, whole: Sequence[Manifest], now: int) -> tuple[l
     """
     tried = [one for one in whole if catalog.is_good(one.id) and not is_ahead(one, now) and not one.left_out]
     sizes = catalog.sizes() if tried else {}
-    good = [one for one in tried if catalog.is_complete(one, sizes)]
+    good = [one for one in tried if all(sizes.get(held.name) == held.bytes for held in one.objects)]
     return good, [one for one in tried if one not in good]
 
 
@@ -201,9 +202,9 @@ class _Rewrite:
 
     def _new_name(self, segment: str) -> str:
         """A name that no object has. A rotation that was cut short may have used some already."""
-        version = self._last
-        while (name := layout.rewritten_name(segment, version)) in self._taken:
-            version += 1
+        backup_id, number = layout.segment_place(segment)
+        names = (f"{layout.SEGMENTS}{backup_id}-{number}r{version}" for version in count(self._last))
+        name = next(name for name in names if name not in self._taken)
         self._taken.add(name)
         return name
 
@@ -239,9 +240,7 @@ def _remove_objects(catalog: Catalog, staying: Sequence[Manifest], done: Rotatio
         return
     needed = {held.name for one in staying for held in one.objects}
     needed |= {name for one in staying for name in (layout.manifest_name(one.id), layout.trial_name(one.id))}
-    there = (
-        name for prefix in (layout.FOLDER, layout.SEGMENTS, layout.PACKS) for name in catalog.objects.names(prefix)
-    )
+    there = (name for folder in layout.FOLDERS for name in catalog.objects.names(folder))
     unused = [name for name in there if name not in needed and _is_of_backup(name)]
     for start in range(0, len(unused), 1_000):
         with suppress(ObjectMissingError):

@@ -48,16 +48,6 @@ class Engines(NamedTuple):
     has_short_term_server: bool
 
 
-class Audited(NamedTuple):
-    """The entry of the tenant's audit chain that says that a pseudonym was erased. No name leads to the user's own
-    chain any more.
-    """
-
-    chain: str
-    seq: int
-    hash: str
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a certificate is genuine; falsy if it is not, or if its signer is not one that you trust."""
@@ -90,12 +80,14 @@ def remarks_on(engines: Engines, *, pending: bool) -> list[str]:
     return [remarks[name] for name in (*names, "sealed", "working", "chain", "reach")]
 
 
-def find_erasure(audit: AuditStore, tenants: Iterable[str], alias: str) -> Audited | None:
-    """The latest entry of a tenant's chain that says that a pseudonym was erased; ``None`` if there is none."""
+def find_erasure(audit: AuditStore, tenants: Iterable[str], alias: str) -> dict[str, Any] | None:
+    """The latest entry of a tenant's audit chain that says that a pseudonym was erased: its chain, number and hash;
+    ``None`` if there is none. No name leads to the user's own chain any more.
+    """
     for tenant in dict.fromkeys(tenants):
         entries = [entry for entry in audit.of_item(Subject(tenant), alias) if entry.action == Action.ERASED]
         if entries:
-            return Audited(entries[-1].chain, entries[-1].seq, entries[-1].hash)
+            return {name: getattr(entries[-1], name) for name in ("chain", "seq", "hash")}
     return None
 
 
@@ -106,7 +98,7 @@ class Certificates:
     _objects: ObjectStore
     _keys: SigningKeys
     _engines: Engines
-    _find_audit: Callable[[str], Audited | None]
+    _find_audit: Callable[[str], dict[str, Any] | None]
     _now: Callable[[], int]
     _new_id: Callable[[], str]
 
@@ -119,7 +111,7 @@ class Certificates:
 
     def issue(self, entry: Erased, places: Sequence[PlaceCount], *, pending: bool = False) -> CertificateResult:
         """Sign and keep a certificate of what an erasure found, removed and left."""
-        now, audit = self._now(), self._find_audit(entry.key)
+        now = self._now()
         unsigned = {
             "holdfast_certificate": VERSION,
             "id": self._new_id(),
@@ -129,7 +121,7 @@ class Certificates:
             "engine": self._engines.database,
             "places": [one._asdict() for one in places],
             "pending": pending,
-            "audit": None if audit is None else audit._asdict(),
+            "audit": self._find_audit(entry.key),
             "remarks": remarks_on(self._engines, pending=pending),
             "software": SOFTWARE,
         }
@@ -236,9 +228,7 @@ def verify_certificate(
         return Verdict(signed=False, trusted=False, reasons=(problem,), document=document)
     reasons = []
     if page is not None and page.replace("\r\n", "\n").strip() != readable_page(document).strip():
-        reasons.append(
-            "the certificate within the page is good, but the page around it was changed: believe the certificate alone"
-        )
+        reasons.append("the certificate is good, but the page around it was changed: believe the certificate alone")
     trusted = [public_key] if isinstance(public_key, bytes) else list(public_key or ())
     is_trusted = base64.b64decode(document["key"]["public"]) in trusted
     if not is_trusted:

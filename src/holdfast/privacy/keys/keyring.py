@@ -362,13 +362,13 @@ class Keyring:
             )
         try:
             wrapped = base64.b64decode(kept["wrapped"], validate=True)
-            return DataKey(key_id, unseal(_as_data_key(master), _bound(key_id), wrapped))
+            return DataKey(key_id, unseal(_as_data_key(master), f"key {key_id}", wrapped))
         except (SealBrokenError, ValueError) as problem:
             raise _damaged(key_id, problem) from problem
 
 
 def _wrap(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
-    wrapped = base64.b64encode(seal(_as_data_key(master), _bound(key.id), key.secret)).decode()
+    wrapped = base64.b64encode(seal(_as_data_key(master), f"key {key.id}", key.secret)).decode()
     kept = {"holdfast_key": 1, "id": key.id, "master": master.id, "wrapped": wrapped, **moments}
     return to_json(kept).encode() + b"\n"
 
@@ -395,7 +395,3 @@ def _name(key_id: str) -> str:
 
 def _as_data_key(master: MasterKey) -> DataKey:
     return DataKey(master.id.rjust(32, "0"), master.secret)
-
-
-def _bound(key_id: str) -> str:
-    return f"key {key_id}"

@@ -142,9 +142,7 @@ def _locked(path: Path) -> Iterator[None]:
             yield
     except OSError as problem:
         if problem.errno in NO_ROOM:
-            raise StoreFullError(
-                f"no room to write the master key to {path}: the disk is full; free some space and try again"
-            ) from problem
+            raise StoreFullError(f"no room for the master key in {path}; free some space and try again") from problem
         raise MasterKeyError(
             f"the master key cannot be written to {path}: {problem}; where others put it there, give the new one with "
             "holdfast key rotate --new"
@@ -191,7 +189,5 @@ def _of_text(text: str, source: str) -> MasterKey:
     except (binascii.Error, ValueError):
         secret = b""
     if len(secret) != KEY_BYTES:
-        raise InvalidSettingsError(
-            f"{source} is no master key: it must be 32 bytes in base64, as made by: holdfast key new"
-        )
+        raise InvalidSettingsError(f"{source} is no master key: give 32 bytes in base64, as made by: holdfast key new")
     return MasterKey(hashlib.sha256(b"holdfast master key\0" + secret).hexdigest()[:16], secret)

@@ -62,9 +62,7 @@ def try_out(store: ObjectStore) -> tuple[str, list[str]]:
     store.delete([name])
     with suppress(errors.ObjectMissingError):
         store.get(name)
-        raise errors.ObjectStoreError(
-            f"{store.url} says that {name} was deleted, and still gives it back; delete it by hand"
-        )
+        raise errors.ObjectStoreError(f"{store.url} deleted {name}, and still gives it back; delete it by hand")
     return found
 
 

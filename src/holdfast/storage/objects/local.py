@@ -125,9 +125,7 @@ class LocalObjects:
                     if absent and target.exists():
                         raise errors.ConflictError(f"there is an object {target} already; nothing was written")
                     if match is not None and match != (_tag(target.read_bytes()) if target.is_file() else None):
-                        raise errors.StaleError(
-                            f"the object {target} was changed by another writer; read it again and retry"
-                        )
+                        raise errors.StaleError(f"another writer has changed {target}; read it again and retry")
                     disk.name_file(file, part, target)
 
             _do_within(target.parent, made, give_name)

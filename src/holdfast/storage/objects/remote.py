@@ -69,7 +69,7 @@ _PASSING_CODES: Final = frozenset(
 _CLOCK: Final = "this machine's clock is too far from the server's ({said}); set it"
 _EXPIRED: Final = "the credentials have expired ({said}); renew them"
 _UNKNOWN: Final = "the server does not know these credentials ({said}); check them, in the environment"
-_ELSEWHERE: Final = "the bucket {bucket} is in another region ({said}); set AWS_REGION to {region}"
+_AWAY: Final = "the bucket {bucket} is in another region ({said}); set AWS_REGION to {region}"
 _DENIED: Final = "not allowed ({said}); check the credentials, and that they may read, write, list and delete"
 _INCAPABLE: Final = "the server cannot do this ({said}); use another"
 #: What a server has against a request, by its code or else its status, and what can be done about it.
@@ -77,9 +77,7 @@ _REFUSALS: Final[dict[str | int | None, str]] = {
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), _CLOCK),
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), _EXPIRED),
     **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed"), _UNKNOWN),
-    **dict.fromkeys(
-        ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"), _ELSEWHERE
-    ),
+    **dict.fromkeys(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"), _AWAY),
     **dict.fromkeys(("AccessDenied", 401, 403), _DENIED),
     **dict.fromkeys(_FOR_GOOD, _INCAPABLE),
     404: "there is no such bucket, {bucket} ({said}); create it, or name another in {called}",
@@ -248,9 +246,7 @@ class RemoteObjects:
             return _make_tag(found)
         if mode == "create":
             raise errors.ConflictError(f"there is an object {name} in {self.url} already; nothing was written")
-        raise errors.StaleError(
-            f"the object {name} in {self.url} was changed by another writer; read it again and retry"
-        )
+        raise errors.StaleError(f"another writer has changed {name} in {self.url}; read it again and retry")
 
     def _head(self, name: str) -> dict[str, Any] | None:
         """What a bucket knows of an object, and the mark of who wrote it; ``None`` if there is none."""
@@ -317,7 +313,7 @@ class RemoteObjects:
             raise missing_extra(f"the object store {self._place.url}", "objects") from problem
         _started[:] = [os.getpid()]
         scheme, bucket, prefix = self._place
-        makers: dict[str, Any] = {"s3": store.S3Store, "az": store.AzureStore, "gs": store.GCSStore}
+        make: Any = {"s3": store.S3Store, "az": store.AzureStore, "gs": store.GCSStore}[scheme]
         options: ClientConfig = {
             "connect_timeout": timedelta(seconds=self._patience.connect),
             "read_timeout": timedelta(seconds=silence),
@@ -334,9 +330,7 @@ class RemoteObjects:
         is_checked = scheme == "s3" and not os.environ.get("AWS_CHECKSUM_ALGORITHM")
         config = {"checksum_algorithm": "SHA256"} if is_checked else {}
         try:
-            return makers[scheme](
-                bucket, prefix=prefix or None, config=config, client_options=options, retry_config=retries
-            )
+            return make(bucket, prefix=prefix or None, config=config, client_options=options, retry_config=retries)
         except (exceptions.BaseError, ValueError) as problem:
             raise errors.InvalidSettingsError(
                 f"the object store {self._place.url} cannot be opened: {shorten(str(problem))}; "
@@ -371,7 +365,5 @@ def _read_tag(tag: str) -> dict[str, str]:
     try:
         found = dict(zip(("e_tag", "version"), json.loads(tag), strict=True))
     except (TypeError, ValueError):
-        raise errors.InvalidInputError(
-            f"{quote(tag)} is no tag of an object in a bucket; take it from get_with_tag"
-        ) from None
+        raise errors.InvalidInputError(f"{quote(tag)} is no tag of an object; take it from get_with_tag") from None
     return {part: value for part, value in found.items() if isinstance(value, str)}

@@ -18,7 +18,7 @@ _SCHEME: Final = re.compile(r"(valkey|redis)(s?)(\+cluster)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?")
 _DATABASE: Final = re.compile(r"/?|/(\d{1,5})/?")
 #: Files that TLS may be told of in the query of the URL.
-_FILES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
+_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _SWITCHES: Final = {**dict.fromkeys(("true", "1", "yes"), "true"), **dict.fromkeys(("false", "0", "no"), "false")}
 
 
@@ -107,9 +107,7 @@ def _read_options(parts: SplitResult, scheme: str) -> dict[str, str]:
                 raise _refusal(scheme, f"{name} names no file that is there")
             options[name] = value
         else:
-            raise _refusal(
-                scheme, f"an option is not known; known are cluster, ssl_check_hostname, {', '.join(sorted(_FILES))}"
-            )
+            raise _refusal(scheme, f"an option is unknown; known are cluster, ssl_check_hostname, {', '.join(_FILES)}")
     if not scheme.removesuffix("+cluster").endswith("s") and set(options) - {"cluster"}:
         raise _refusal(scheme, "it has options of TLS, which valkeys:// and rediss:// speak")
     return options

@@ -122,9 +122,7 @@ def _of_an_answer(problem: Exception, where: str) -> errors.StorageError:
     said = next(known, text.partition(" ")[0])
     code = next((one for one in _ANSWERS if one == said or f"-{one} " in text), None)
     if code is None:
-        return errors.StorageError(
-            f"{where} refused a command ({_reason(problem)}); is it Redis 6.2, Valkey 7.2 or newer?"
-        )
+        return errors.StorageError(f"{where} refused a command ({_reason(problem)}); is it Redis 6.2+ or Valkey 7.2+?")
     error, words = _ANSWERS[code]
     return error(f"{where} {words}")
 
@@ -181,7 +179,7 @@ class Server:
     def __init__(self, address: Address, *, timeout: float) -> None:
         if not 0 < timeout < 3_600:
             raise errors.InvalidSettingsError(
-                f"the timeout of the short-term store must be some seconds, not {quote(timeout)}"
+                f"the short-term store's timeout must be some seconds, not {quote(timeout)}"
             )
         self.address = address
         self._timeout = timeout
