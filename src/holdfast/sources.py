@@ -183,10 +183,5 @@ class EpisodeSnippet:
     @staticmethod
     def of(found: Mapping[str, Any]) -> EpisodeSnippet:
         """One of the answers of ``query_similar_episodes``."""
-        return EpisodeSnippet(
-            found["episode_id"],
-            found["summary"],
-            datetime.fromisoformat(found["date"]),
-            found["score"],
-            found["is_archived"],
-        )
+        ended = datetime.fromisoformat(found["date"])
+        return EpisodeSnippet(found["episode_id"], found["summary"], ended, found["score"], found["is_archived"])

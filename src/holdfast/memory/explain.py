@@ -216,17 +216,10 @@ def explain_turn(services: Services, turn: Turn) -> ExplainResult:
     if not holds and turn.purge_at is None:  # a hold on another message keeps all of the session
         hold = services.history.hold_on(session.subject, session.id)
         holds = [] if hold is None else [hold]
-    said = explain_message(
-        turn,
-        services.rules.life(HISTORY, scope, session.id),
-        holds,
-        Links(
-            services.audit.of_item(session.subject, message.id),
-            _live_derived(services, session.subject, message.id),
-            services.removed_agent(scope),
-        ),
-        now,
-    )
+    entries = services.audit.of_item(session.subject, message.id)
+    derived = _live_derived(services, session.subject, message.id)
+    life = services.rules.life(HISTORY, scope, session.id)
+    said = explain_message(turn, life, holds, Links(entries, derived, services.removed_agent(scope)), now)
     return cast("ExplainResult", explain_waiting(said, services.trust.look, now))
 
 
