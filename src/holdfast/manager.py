@@ -38,7 +38,7 @@ from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result, merge_results
-from holdfast.memory.services import Services, Stopwatch
+from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured, draft_document
 from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
@@ -150,7 +150,7 @@ class Memory(UserData):
         ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
         Gives ``memory_ids`` in the contents' order.
         """
-        watch = Stopwatch()
+        elapsed_ms = start_watch()
         kind = kind_of(memory_type)
         if isinstance(contents, str | bytes | Mapping) or not isinstance(contents, Sequence):
             raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
@@ -162,16 +162,16 @@ class Memory(UserData):
             if contents
             else ([], self._usage(kind), 0)
         )
-        added = _describe_added(kind, "add_many", watch.ms(), usage, gone)
+        added = _describe_added(kind, "add_many", elapsed_ms(), usage, gone)
         return {"memory_ids": ids, **added}
 
     def _add_one(
         self, content: Content, memory_type: MemoryKind, metadata: Metadata, origin: Origin, *, prune: bool
     ) -> AddResult:
-        watch = Stopwatch()
+        elapsed_ms = start_watch()
         kind = kind_of(memory_type)
         (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
-        elapsed = watch.ms()
+        elapsed = elapsed_ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
         added = _describe_added(kind, "add", elapsed, usage, gone)
         result = cast("AddResult", {"memory_id": memory_id, **added})
@@ -226,7 +226,7 @@ class Memory(UserData):
         keeps its best match; working memory comes first, the others by score. Archived memories are left out,
         episodes aside, unless asked for.
         """
-        watch = Stopwatch()
+        elapsed_ms = start_watch()
         kinds = kinds_of(memory_types, memory_type)
         check_count(top_k, "top_k")
         where = parse(filters)
@@ -240,7 +240,7 @@ class Memory(UserData):
         one = kinds[0] if len(kinds) == 1 else None
         label, target = ("several", SEVERAL_LATENCY_MS) if one is None else (one.name.value, one.latency_ms)
         target = target if results else min(target, EMPTY_LATENCY_MS)
-        self._services.latencies.record("retrieve", label, watch.ms(), target)
+        self._services.latencies.record("retrieve", label, elapsed_ms(), target)
         return results
 
     def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[RetrieveResult]:

@@ -41,8 +41,11 @@ def _setting(
     """A field of ``Settings``: what it is for, its default value (and that in words), how its text is read, and its
     name where the field has another.
     """
-    metadata = {"name": name, "default": default or str(value), "meaning": meaning, "read": read}
-    return field(default=value, repr=not secret, metadata=metadata)
+    return field(default=value, repr=not secret, metadata=_about(meaning, default or str(value), name, read))
+
+
+def _about(meaning: str, default: str, name: str = "", read: Reader = str) -> dict[str, Any]:
+    return {"name": name, "default": default, "meaning": meaning, "read": read}
 
 
 def _number(meaning: str, value: float, least: float, most: float = math.inf, *, unit: int = 1, name: str = "") -> Any:
@@ -76,15 +79,13 @@ def _switch(meaning: str, *, on: bool) -> Any:
 class Settings:
     """What an engine is opened with."""
 
-    home: Path = field(
-        metadata={"default": "the platform's user data folder", "meaning": "Where Holdfast keeps its files."}
-    )
+    home: Path = field(metadata=_about("Where Holdfast keeps its files.", "the platform's user data folder"))
     url: str = field(  # it may hold a password
         repr=False,
-        metadata={
-            "default": "sqlite:///<home>/holdfast.db",
-            "meaning": "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
-        },
+        metadata=_about(
+            "The store: sqlite:///path/to/file.db, or postgresql://user:password@host:5432/database.",
+            "sqlite:///<home>/holdfast.db",
+        ),
     )
     short_term_url: str = _setting(
         "Short-term memory elsewhere: valkey:// or redis://host:6379/0; valkey+cluster://host:6379 is a cluster.",
@@ -161,7 +162,7 @@ class Settings:
 
 #: Every setting, by its name.
 SETTINGS: Final = tuple(
-    Setting(one.metadata.get("name") or one.name, one.metadata["default"], one.metadata["meaning"])
+    Setting(one.metadata["name"] or one.name, one.metadata["default"], one.metadata["meaning"])
     for one in fields(Settings)
 )
 
@@ -199,7 +200,7 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
     for setting, one in zip(SETTINGS, fields(Settings), strict=True):
         try:
             if setting.name in given:
-                values[one.name] = one.metadata.get("read", str)(given[setting.name])
+                values[one.name] = one.metadata["read"](given[setting.name])
         except ValueError as problem:
             raise InvalidSettingsError(f"HOLDFAST_{setting.name.upper()} {problem}") from None
     return Settings(**{"url": f"sqlite:///{folder / 'holdfast.db'}", **values, "home": folder})

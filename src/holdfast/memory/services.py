@@ -31,15 +31,10 @@ _log = logging.getLogger("holdfast.latency")
 _KEPT = 1_024
 
 
-class Stopwatch:
-    """Runs from its making."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-
-    def ms(self) -> float:
-        """Milliseconds since it was made."""
-        return (time.perf_counter() - self._start) * 1_000
+def start_watch() -> Callable[[], float]:
+    """Says how many milliseconds have passed since it was started."""
+    start = time.perf_counter()
+    return lambda: (time.perf_counter() - start) * 1_000
 
 
 class Latencies:
