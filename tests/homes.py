@@ -18,7 +18,7 @@ import pytest
 
 import databases
 from databases import TestDatabase
-from holdfast.core.values import IdSource
+from holdfast.core.clock import IdSource
 from holdfast.ports.stores import Tenant
 from holdfast.settings import Settings, read_settings
 from holdfast.storage.relational.database import Database

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core.audit import Action, Event
+from holdfast.core.clock import IdSource
 from holdfast.core.decisions import Hold
 from holdfast.core.records import (
     BIN,
@@ -25,7 +26,7 @@ from holdfast.core.records import (
     Terms,
 )
 from holdfast.core.rules import Rule, resolve
-from holdfast.core.values import DAY, IdSource, pack
+from holdfast.core.values import DAY, pack
 from holdfast.ports.feed import Cursor, IndexRow, RecallFeed
 from holdfast.ports.records import RecordStore
 from holdfast.ports.rules import HoldStore, RuleStore

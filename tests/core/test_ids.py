@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.values import IdSource, is_id
+from holdfast.core.clock import IdSource
+from holdfast.core.values import is_id
 
 NOW = 1_768_478_400_000_000
 Moments = st.integers(min_value=0, max_value=NOW * 100)

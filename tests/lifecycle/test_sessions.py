@@ -15,6 +15,7 @@ import raw
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.audit import Action, Event
+from holdfast.core.clock import IdSource
 from holdfast.core.decisions import Hold
 from holdfast.core.errors import (
     ConflictError,
@@ -26,7 +27,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject, Terms
 from holdfast.core.rules import Rule
-from holdfast.core.values import DAY, SECOND, IdSource
+from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle.sessions import Sessions, roll
 from holdfast.ports.conversations import Session
 from holdfast.storage.relational.audit import SqlAudit

@@ -10,8 +10,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
+from holdfast.core.clock import IdSource
 from holdfast.core.records import Scope, State, Subject
-from holdfast.core.values import MAX_CONTENT_BYTES, Clock, IdSource, moment, name_in_logs
+from holdfast.core.values import MAX_CONTENT_BYTES, Clock, moment, name_in_logs
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT

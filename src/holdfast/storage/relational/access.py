@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 from holdfast.core.access import ApiKey, Right, list_rights
 from holdfast.core.audit import Event
+from holdfast.core.clock import IdSource
 from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
-from holdfast.core.values import SECOND, IdSource, to_json
+from holdfast.core.values import SECOND, to_json
 from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, StoredReply
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, SqlStore, Transaction
