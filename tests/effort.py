@@ -8,8 +8,8 @@ import pytest
 
 #: For a test that tries more with ``--soak`` and is not written with ``@given``: a state machine, kills, a large store.
 soak: Final = pytest.mark.soak
-#: For a test with a parameter for each place at which something may break. It breaks in the same places on every engine:
-#: on a server, which takes longer, only some of them are tried; all of them with ``--soak``.
+#: For a test whose many parameters do not depend on the engine: the places at which something breaks, the verbs that are
+#: refused, wrong inputs. On a server, which takes longer, a fifth of them are tried; all of them with ``--soak``.
 sampled: Final = pytest.mark.sampled
 QUICK: Final = 0.1
 SOAK: Final = 10.0

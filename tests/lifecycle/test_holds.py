@@ -10,6 +10,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from effort import sampled
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.decisions import Hold
 from holdfast.core.errors import HeldError, InvalidInputError, NotFoundError, QuotaExceededError
@@ -42,6 +43,7 @@ SCOPES: dict[str, Callable[[str], dict[str, str]]] = {
 }
 
 
+@sampled
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("kind", ["long_term", "episodic", "persona", "entity", "structured"])
 def test_a_hold_keeps_a_memory_from_every_sweep_and_delete_until_it_is_released(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import raw
 from clocks import FakeClock
-from effort import soak, times
+from effort import sampled, soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from holdfast.core.rules import EpisodicRetentionPolicy
@@ -541,6 +541,7 @@ def test_the_longest_rule_that_keeps_wins_over_one_that_removes(
         memory.get(memory_id)
 
 
+@sampled
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -630,6 +631,7 @@ def test_an_exclusive_file_takes_other_rules_away(holdfast: Holdfast, tmp_path: 
     assert holdfast.policies.get("long_term", user_id="bob")["delete_after_days"] is None
 
 
+@sampled
 @pytest.mark.parametrize(
     "text",
     [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from clocks import FakeClock
+from effort import sampled
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError
 from holdfast.core.records import Subject
@@ -161,6 +162,7 @@ def whole(holdfast: Holdfast) -> dict[str, Any]:
     return {name: value for name, value in export.items() if name not in ("export_date", "audit")}
 
 
+@sampled
 @pytest.mark.parametrize("verb", REFUSED)
 def test_a_removed_agent_changes_nothing(holdfast: Holdfast, ids: Ids, verb: str) -> None:
     before = whole(holdfast)
@@ -183,6 +185,7 @@ IN_TIME = [
 ]
 
 
+@sampled
 @pytest.mark.parametrize("verb", IN_TIME)
 def test_an_agent_that_is_removed_between_the_first_look_and_the_write_changes_nothing(
     holdfast: Holdfast, ids: Ids, verb: str, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +199,7 @@ def test_an_agent_that_is_removed_between_the_first_look_and_the_write_changes_n
     assert whole(holdfast) == before
 
 
+@sampled
 @pytest.mark.parametrize("verb", ALLOWED)
 def test_what_is_done_for_a_user_goes_on_after_an_agent_was_removed(holdfast: Holdfast, ids: Ids, verb: str) -> None:
     ALLOWED[verb](holdfast.manager("ann", "guide", "trip"), ids)

@@ -10,6 +10,7 @@ import pytest
 from bench.servers import ValkeyServer, valkey
 
 from clocks import FakeClock
+from effort import sampled
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, StoreAwayError
 from holdfast.ports.conversations import ShortWindow
@@ -110,6 +111,7 @@ PATHS: dict[str, Callable[[Holdfast, FakeClock], object]] = {
 }
 
 
+@sampled
 @pytest.mark.parametrize("path", PATHS)
 def test_whoever_removes_a_session_ends_its_short_term_window(
     opened: Holdfast, clock: FakeClock, kept: str, path: str

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from effort import sampled
 from holdfast import (
     Holdfast,
     HoldfastError,
@@ -24,6 +25,7 @@ from holdfast import (
 )
 from homes import on_sqlite
 
+pytestmark = sampled
 Attempt = Callable[[MemoryManager], Any]
 
 

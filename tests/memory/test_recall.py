@@ -15,6 +15,7 @@ import pytest
 
 import raw
 from clocks import FakeClock
+from effort import sampled
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import EmbedderUnavailableError
 from holdfast.core.records import Record, Scope, Subject
@@ -188,6 +189,7 @@ def test_filters_apply_before_the_best_are_taken(memory: MemoryManager) -> None:
     assert found["content"] == "hardly related"
 
 
+@sampled
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
