@@ -269,7 +269,7 @@ def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
     from holdfast.edges.service.request_log import Traffic
     from holdfast.edges.service.scheduler import Supervisor
 
-    for metric in Traffic().metrics():
+    for metric in Traffic().metrics:
         yield metric._name, metric._type, metric._labelnames, metric._documentation
     for family in Supervisor("schedule", ()).collect():
         yield family.name, family.type, family._labelnames, family.documentation

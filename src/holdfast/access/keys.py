@@ -38,7 +38,6 @@ _MAX_TRUSTED: Final = 1_024
 #: The use of a key is written down at most this often.
 _NOTED_EVERY: Final = 60 * SECOND
 _SECRET: Final = re.compile(r"holdfast_([0-9a-f]{32})_([0-9A-Za-z_-]{43})")
-_RANDOM_BYTES: Final = 32
 #: The same words for all that is refused: they tell nobody whether a key exists.
 _REFUSED: Final = "the API key is unknown, revoked or expired; make one with: holdfast access create"
 
@@ -95,7 +94,7 @@ class Access:
                 "an operator's key is for every tenant, and users and agents are one tenant's; bind it to neither, or "
                 "name the tenant"
             )
-        random = secrets.token_urlsafe(_RANDOM_BYTES)
+        random = secrets.token_urlsafe(32)
         self.store.add(key, _hash(random), Event(now, Action.KEY_CREATED, key.id, _public(key)))
         return key, f"holdfast_{key.id.replace('-', '')}_{random}"
 

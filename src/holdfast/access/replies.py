@@ -58,11 +58,7 @@ class Reply(NamedTuple):
 
 def fingerprint(method: str, target: str, body: bytes, *, tenant: str = "") -> bytes:
     """What tells one request from another: method, target (path and query), body, and the tenant it is for."""
-    digest = hashlib.sha256()
-    for part in (method.encode(), target.encode(errors="surrogatepass"), tenant.encode(), body):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
+    return _digest(b"fingerprint", method.encode(), target.encode(errors="surrogatepass"), tenant.encode(), body)
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +84,8 @@ class Replies:
         self._clean(now)
         row = _digest(b"row", principal_id.encode(), _check_key(key).encode())
         seed = _digest(b"ids", principal_id.encode(), key.encode(), fingerprint)
-        claim = Claim(row, _mark(key, fingerprint), secrets.token_bytes(16), seed, now, now - KEPT)
+        mark = _digest(b"request", key.encode(), fingerprint)
+        claim = Claim(row, mark, secrets.token_bytes(16), seed, now, now - KEPT)
         return Once(self, claim, key, fingerprint)
 
     def _clean(self, now: int) -> None:
@@ -296,38 +293,33 @@ def _check_key(key: object) -> str:
     return key
 
 
-def _mark(key: str, fingerprint: bytes) -> bytes:
-    """What is stored of a request: only who has its key can tell whether it was a certain one."""
-    return _digest(b"request", key.encode(), fingerprint)
-
-
 def _sealing_key(row: bytes, key: str, fingerprint: bytes) -> DataKey:
     return DataKey(row.hex()[:32], _digest(b"seal", key.encode(), fingerprint))
 
 
 def _digest(*parts: bytes) -> bytes:
-    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-    return hashlib.sha256(b"holdfast-reply" + framed).digest()
+    """A hash of some parts. Who does not have all of them can tell nothing from it."""
+    digest = hashlib.sha256(b"holdfast-reply")
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
 
 
 def _open(row: bytes, key: str, fingerprint: bytes, sealed: bytes, erasures: int) -> Reply:
+    done = f"the request with the idempotency key {quote(key)} was carried out"
     try:
-        content = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed)
+        head, _, body = unseal(_sealing_key(row, key, fingerprint), _NAME, sealed).partition(b"\n")
     except SealBrokenError as problem:
-        raise ConflictError(
-            f"the request with the idempotency key {quote(key)} was carried out, but its reply is damaged: {problem}"
-        ) from problem
-    head, _, body = content.partition(b"\n")
+        raise ConflictError(f"{done}, but its reply is damaged: {problem}") from problem
     said = json.loads(head)
     if said.get("erasures", 0) != erasures:
         raise ConflictError(
-            f"the request with the idempotency key {quote(key)} was carried out; its reply is no longer told, since "
-            "someone was erased meanwhile, and it is not carried out again"
+            f"{done}; its reply is no longer told, since someone was erased meanwhile, and it is not carried out again"
         )
     if said["large"]:
         raise ConflictError(
-            f"the request with the idempotency key {quote(key)} was carried out; its reply was too large to keep "
-            f"(max: {MAX_REPLY_BYTES:,} bytes), and it is not carried out again"
+            f"{done}; its reply was too large to keep (max: {MAX_REPLY_BYTES:,} bytes), and it is not carried out again"
         )
     return Reply(said["status"], said["headers"], body)
 

@@ -41,7 +41,7 @@ class Shares:
         self.of_key = max(1, workers // 2)
         self.of_tenant = max(1, workers * 3 // 4)
         self._max_queued = max(1, max_queued)
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, anyio.Semaphore] = {}
 
     @asynccontextmanager
     async def slot(self, principal: Principal | None) -> AsyncIterator[None]:
@@ -57,29 +57,20 @@ class Shares:
 
     @asynccontextmanager
     async def _queue(self, name: str, share: int, whose: str) -> AsyncIterator[None]:
-        queue = self._queues.setdefault(name, _Queue(share))
-        if queue.length >= self._max_queued:
+        slots = self._queues.setdefault(name, anyio.Semaphore(share))
+        length = share - slots.value + slots.statistics().tasks_waiting
+        if length >= self._max_queued:
             raise RateLimitedError(
-                f"{queue.length:,} requests of {whose} are at work or wait already; send fewer at once, and try again "
-                "in a moment"
+                f"{length:,} requests of {whose} are at work or wait already; send fewer at once, and try again in a "
+                "moment"
             )
-        queue.length += 1
         try:
-            async with queue.slots:
+            async with slots:
                 check_deadline()  # it may have passed in the queue
                 yield
         finally:
-            queue.length -= 1
-            if not queue.length:
-                del self._queues[name]
-
-
-class _Queue:
-    """Who works and who waits, of one name."""
-
-    def __init__(self, share: int) -> None:
-        self.slots = anyio.Semaphore(share)
-        self.length = 0
+            if slots.value == share:  # nobody works, and so nobody waits
+                self._queues.pop(name, None)
 
 
 class Callers:

@@ -249,14 +249,14 @@ class BoundedMemory(MemoryManager):
         return frozenset(one.id for one in derived if not self._bounds.has(one.kind, one.thing.agent_id))
 
 
-_DEFAULT_TENANT: Final = "default"
+DEFAULT_TENANT: Final = "default"
 
 
 class Gate:
     """What one caller may reach, in one tenant. Cheap to make: one for each request."""
 
     def __init__(self, holdfast: Holdfast, principal: Principal, tenant: str | None = None) -> None:
-        own = _DEFAULT_TENANT if principal.is_operator else principal.tenant
+        own = DEFAULT_TENANT if principal.is_operator else principal.tenant
         self.principal = principal
         self.tenant_id = own if tenant is None else check_tenant(tenant)
         """The tenant that it acts for."""
@@ -266,7 +266,12 @@ class Gate:
 
     def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""
-        self._check_scope(right, user_id, agent_id)
+        self.check_right(right)
+        if ALL in (user_id, agent_id):
+            self.check_right(Right.GOVERN)
+        self._check_user(user_id)
+        if not self.principal.reaches_agent(agent_id):
+            raise ForbiddenError(f"the key does not reach agent {agent_id!r}; it is bound to other agents")
         return BoundedMemory(self.principal, user_id, agent_id, session_id, engine=self._engine())
 
     def user(self, right: Right, user_id: str) -> Holdfast:
@@ -296,14 +301,6 @@ class Gate:
 
     def _engine(self) -> Holdfast:
         return self._holdfast.of_tenant(self.tenant_id)
-
-    def _check_scope(self, right: Right, user_id: str, agent_id: str) -> None:
-        self.check_right(right)
-        if ALL in (user_id, agent_id):
-            self.check_right(Right.GOVERN)
-        self._check_user(user_id)
-        if not self.principal.reaches_agent(agent_id):
-            raise ForbiddenError(f"the key does not reach agent {agent_id!r}; it is bound to other agents")
 
     def _check_user(self, user_id: str) -> None:
         if not self.principal.reaches_user(user_id):

@@ -100,10 +100,8 @@ def call_tool(
 def error_result(problem: Exception) -> CallToolResult:
     """An error as the answer to a tool call: a sentence for the model, ``{"error": {…}}`` for programs."""
     error, _ = _describe_error(problem)
-    text = f"{error['message']} ({error['code']}) {error['advice']}"
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content={"error": error}, is_error=True
-    )
+    text = TextContent(type="text", text=f"{error['message']} ({error['code']}) {error['advice']}")
+    return CallToolResult(content=[text], structured_content={"error": error}, is_error=True)
 
 
 def protocol_error(problem: Exception, uri: str | None = None) -> MCPError:
@@ -114,9 +112,8 @@ def protocol_error(problem: Exception, uri: str | None = None) -> MCPError:
 
 
 def _describe_error(problem: Exception) -> tuple[dict[str, Any], int]:
-    known = publish(problem)
-    names = ("code", "message", "retryable", "advice")
-    return {name: getattr(known, name) for name in names}, known.status
+    error = publish(problem)._asdict()
+    return error, error.pop("status")
 
 
 def _unpack(operation: Operation, name: str, value: object) -> object:

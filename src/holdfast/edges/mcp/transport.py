@@ -7,26 +7,16 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from importlib import resources
 from typing import Any, Final, TypeVar
 
 import anyio
+import mcp_types as types
 from anyio import to_thread
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    TextResourceContents,
-)
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,26 +26,21 @@ from holdfast import __version__
 from holdfast.core.access import LOCAL
 from holdfast.core.errors import HoldfastError, UnauthenticatedError, quote
 from holdfast.edges.access.callers import Callers
-from holdfast.edges.access.gate import Gate
+from holdfast.edges.access.gate import DEFAULT_TENANT, Gate
 from holdfast.edges.mcp.resources import JSON, TEMPLATES, list_resources, read_resource
 from holdfast.edges.mcp.tools import Defaults, call_tool, describe_tool, error_result, protocol_error
 from holdfast.edges.operations.catalog import TOOLS
 from holdfast.edges.operations.errors import error_response
 from holdfast.engine import Holdfast
 
-_Context = ServerRequestContext[Any, Any]
-_Page = PaginatedRequestParams | None
+_Call = ServerRequestContext[Any, Any]
+_Page = types.PaginatedRequestParams | None
 _Answer = TypeVar("_Answer")
 #: What a caller may reach: the gate of one request, which is ``None`` where there is no HTTP.
 GateOf = Callable[[Request | None], Gate]
 
-INSTRUCTIONS: Final = """\
-Holdfast is the user's memory across conversations. Before you answer something that may depend on earlier
-conversations, look with memory_search. When the user says something worth knowing later (a preference, a fact, a
-decision), keep it with memory_add: one thought each, in a sentence that stands by itself. Correct what has changed
-with memory_update; forget with memory_delete what the user wants forgotten (memory_restore undoes it for 15 days).
-What is remembered has a lifetime: memory_rules says how long each kind is kept, memory_explain why something is still
-there, or no longer."""
+#: What a model is told of the tools as a whole.
+INSTRUCTIONS: Final = resources.files(__package__).joinpath("instructions.txt").read_text(encoding="utf-8").strip()
 
 
 def build_server(gate_of: GateOf, *, defaults: Defaults | None = None, keyed: bool = False) -> Server[Any]:
@@ -91,19 +76,19 @@ class Handlers:
         tool = self._tools.get(name)
         return None if tool is None else tool.input_schema
 
-    async def list_tools(self, context: _Context, _params: _Page) -> ListToolsResult:
+    async def list_tools(self, context: _Call, _params: _Page) -> types.ListToolsResult:
         """The tools that the caller may use."""
         caller = (await _in_thread(partial(self._gate_of, context.request))).principal
-        return ListToolsResult(tools=[self._tools[name] for name, tool in TOOLS.items() if tool.is_for(caller)])
+        return types.ListToolsResult(tools=[self._tools[name] for name, tool in TOOLS.items() if tool.is_for(caller)])
 
-    async def call_tool(self, context: _Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(self, context: _Call, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run a tool."""
         tool = TOOLS.get(params.name)
         if tool is None:
             message = f"there is no tool {quote(params.name)}; there are {', '.join(TOOLS)}"
-            raise MCPError(code=INVALID_PARAMS, message=message)
+            raise MCPError(code=types.INVALID_PARAMS, message=message)
 
-        def run() -> CallToolResult:
+        def run() -> types.CallToolResult:
             return call_tool(tool, params.arguments, self._gate_of(context.request), self._defaults)
 
         try:
@@ -111,21 +96,21 @@ class Handlers:
         except Exception as problem:  # noqa: BLE001 - the edge: whatever fails is an answer, too
             return error_result(problem)
 
-    async def list_resources(self, context: _Context, params: _Page) -> ListResourcesResult:
+    async def list_resources(self, context: _Call, params: _Page) -> types.ListResourcesResult:
         """The memories of the user that is meant where nobody is named."""
         cursor = None if params is None else params.cursor
         found, after = await _in_thread(lambda: list_resources(self._gate_of(context.request), self._defaults, cursor))
-        return ListResourcesResult(resources=found, next_cursor=after)
+        return types.ListResourcesResult(resources=found, next_cursor=after)
 
-    async def list_resource_templates(self, _context: _Context, _params: _Page) -> ListResourceTemplatesResult:
+    async def list_resource_templates(self, _context: _Call, _params: _Page) -> types.ListResourceTemplatesResult:
         """How the memories of any user are named."""
-        return ListResourceTemplatesResult(resource_templates=[one.describe() for one in TEMPLATES])
+        return types.ListResourceTemplatesResult(resource_templates=[one.describe() for one in TEMPLATES])
 
-    async def read_resource(self, context: _Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read_resource(self, context: _Call, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """What a resource holds."""
         uri = str(params.uri)
         text = await _in_thread(lambda: read_resource(uri, self._gate_of(context.request), self._defaults), uri)
-        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=JSON)])
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=JSON)])
 
 
 async def _in_thread(do: Callable[[], _Answer], uri: str | None = None) -> _Answer:
@@ -138,7 +123,6 @@ async def _in_thread(do: Callable[[], _Answer], uri: str | None = None) -> _Answ
 
 #: The largest request, which is a memory of the largest size with its metadata, and room for JSON to escape it.
 MAX_REQUEST_BYTES: Final = 20 * 1024 * 1024
-DEFAULT_TENANT: Final = "default"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _PRINCIPAL: Final = "holdfast.principal"
 

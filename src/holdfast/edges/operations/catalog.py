@@ -17,26 +17,9 @@ from holdfast.edges.operations import (
 )
 from holdfast.edges.operations.operation import Group
 
-#: The resources, in the order in which they are documented.
-GROUPS: Final[tuple[Group, ...]] = (
-    memories.memories,
-    conversations.sessions,
-    conversations.episodes,
-    policies.policies,
-    lifecycle.sweeps,
-    lifecycle.recycle,
-    lifecycle.holds,
-    registry.agents,
-    registry.tools,
-    privacy.users,
-    policies.quotas,
-    privacy.certificates,
-    maintenance.audit,
-    domains.domains,
-    maintenance.backups,
-    maintenance.schedule,
-    maintenance.access,
-)
+_MODULES: Final = (memories, conversations, policies, lifecycle, registry, privacy, domains, maintenance)
+#: The resources, in the order in which they are documented: that of the modules, and within each of them.
+GROUPS: Final = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Group))
 #: Every operation by its name.
 OPERATIONS: Final = MappingProxyType({one.name: one for group in GROUPS for one in group.operations})
 #: Every operation that is an MCP tool, by the tool's name, in the order in which clients see them.

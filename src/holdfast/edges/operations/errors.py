@@ -23,7 +23,6 @@ from holdfast.core.errors import HoldfastError, InvalidInputError, InvalidKindEr
 
 _log = logging.getLogger("holdfast.errors")
 PROBLEM_JSON: Final = "application/problem+json"
-_RETRY_AFTER_SECONDS: Final = "1"
 _MAX_CHARS: Final = 2_000
 
 #: The codes of all errors that Holdfast raises, by the HTTP status that they have.
@@ -94,14 +93,13 @@ def status_of(problem: HoldfastError) -> int:
 
 def publish(problem: BaseException) -> PublicError:
     """What a caller may know of an error. What failed within is logged under a reference that the message names."""
+    reference = secrets.token_hex(4)
     if not isinstance(problem, HoldfastError):
-        reference = secrets.token_hex(4)
         _log.error("unexpected (%s)", reference, exc_info=problem)
         message = f"Something unexpected went wrong in the server; its log has more under {reference}."
         return PublicError(HoldfastError.code, message, retryable=False, status=500, advice=_NO_USE)
     status, message = status_of(problem), problem.message
     if status >= 500:
-        reference = secrets.token_hex(4)
         _log.error("%s (%s): %s", problem.code, reference, problem)
         kind = (type(problem).__doc__ or "It failed.").splitlines()[0]
         message = f"{kind} The server's log has more under {reference}."
@@ -132,7 +130,7 @@ def problem_response(
         "request_id": (scope.get("state") or {}).get("request_id"),
         **({"errors": list(errors)} if errors else {}),
     }
-    more = {"Retry-After": _RETRY_AFTER_SECONDS} if retryable else {}
+    more = {"Retry-After": "1"} if retryable else {}
     if status == 401:
         more["WWW-Authenticate"] = 'Bearer realm="holdfast"'
     # As ASCII: a message may quote what came in, lone surrogates included.
@@ -170,7 +168,8 @@ class Mistake(NamedTuple):
 
     @property
     def where(self) -> str:
-        return (".".join(map(_quote_part, self.place)) or "body")[:200]
+        texts = map(str, self.place)
+        return (".".join(one if one.isprintable() and len(one) <= 60 else quote(one) for one in texts) or "body")[:200]
 
     def __str__(self) -> str:
         between = " " if self.problem.startswith(("must ", "is ", "was ")) else ": "
@@ -250,11 +249,6 @@ def _place(loc: Place, body: object, *, is_missing: bool) -> Place:
             continue
         place.append(part)
     return tuple(place)
-
-
-def _quote_part(part: object) -> str:
-    text = str(part)
-    return text if text.isprintable() and len(text) <= 60 else quote(text)
 
 
 #: What each flaw that a validator finds means, in words; a text in braces is a bound.

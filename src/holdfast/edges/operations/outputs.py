@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from enum import Enum
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -56,7 +55,7 @@ def _example_value(annotation: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Answer):
         extra: Any = origin.model_config["json_schema_extra"]
         return extra["example"]
-    return next(iter(origin)).value if isinstance(origin, type) and issubclass(origin, Enum) else _BY_TYPE[origin]
+    return _BY_TYPE[origin]
 
 
 class ListOf(TypedDict, Generic[_T]):
@@ -102,8 +101,10 @@ def output_of(result: Any, *properties: str, without: frozenset[str] = frozenset
     ``properties`` of it are fields of the output, too; what is ``without`` is not.
     """
     if get_origin(result) in (ListOf, PageOf):
-        base, suffix = (Page, "Page") if get_origin(result) is PageOf else (Answer, "List")
-        return _with_items(get_args(result)[0], base, suffix)
+        (item,), base = get_args(result), Page if get_origin(result) is PageOf else Answer
+        name = item.__name__.removesuffix("Result") + ("Page" if base is Page else "List")
+        items: Any = (list[output_of(item)], ...)  # type: ignore[misc]
+        return create_model(name, __base__=base, __module__=__name__, __doc__=get_origin(result).__doc__, items=items)
     if issubclass(result, Answer):
         return cast("type[Answer]", result)
     docs, optional = _read_docs(result.__module__, result.__name__), getattr(result, "__optional_keys__", ())
@@ -116,13 +117,6 @@ def output_of(result: Any, *properties: str, without: frozenset[str] = frozenset
         for name, hint in hints.items()
     }
     return create_model(result.__name__, __base__=Answer, __module__=__name__, __doc__=_mark(result.__doc__), **fields)
-
-
-def _with_items(result: Any, base: type[Answer], suffix: str) -> type[Answer]:
-    name = result.__name__.removesuffix("Result") + suffix
-    items: Any = (list[output_of(result)], ...)  # type: ignore[misc]
-    about = "Some of a list." if base is Page else "All that was found."
-    return create_model(name, __base__=base, __module__=__name__, __doc__=about, items=items)
 
 
 def _convert(hint: Any) -> Any:

@@ -10,16 +10,13 @@ from functools import cache
 from html import escape
 from importlib import resources
 from string import Template
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _BOLD: Final = re.compile(r"\*\*([^*]+)\*\*")
 _PARAMETER: Final = re.compile(r"{(\w+)}")
-_TYPES: Final = MappingProxyType(
-    {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "object": "object"}
-)
+_WORDS: Final[Mapping[str, str]] = {"string": "text", "integer": "whole number", "boolean": "true or false"}
 
 
 def render_index(info: Mapping[str, str]) -> str:
@@ -166,7 +163,8 @@ def type_of(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return " or ".join(json.dumps(one) for one in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {type_of(api, schema.get('items', {}))}"
-    return _TYPES.get(schema.get("type", ""), "anything")
+    kind = schema.get("type", "anything")
+    return _WORDS.get(kind, kind)
 
 
 def meaning_of(schema: Mapping[str, Any]) -> str:

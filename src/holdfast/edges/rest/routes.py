@@ -83,7 +83,7 @@ class OperationRoute(NamedRoute):
         caller = Caller(callers.gate(principal, request.headers))
         caller.gate.check_right(right)
         _check_query(request, self.in_query)
-        request.state.caller = caller
+        request.state.caller, request.state.call = principal, caller  # the first is for the log and for limits
         key = key_of(request)
         await _read_body(request, _MAX_QUESTION_BYTES if right is Right.READ else None)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
@@ -96,7 +96,7 @@ class OperationRoute(NamedRoute):
         return await run_in_threadpool(self._run, request, await request.body())
 
     def _run(self, request: Request, content: bytes) -> Response:
-        caller: Caller = request.state.caller
+        caller: Caller = request.state.call
         asked = self._read(request, content)
 
         def work() -> Response:

@@ -11,8 +11,9 @@ import concurrent.futures
 import io
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import anyio.from_thread
@@ -45,14 +46,42 @@ class ClientGoneError(BrokenPipeError):
     """The caller is gone."""
 
 
-class Sink(Protocol):
-    """Where work sends its parts. Both raise ``ClientGoneError`` when the caller is gone."""
+class Sink:
+    """Where work sends its parts, from its own thread. ``ClientGoneError`` when the caller is gone."""
+
+    def __init__(self, sender: MemoryObjectSendStream[bytes]) -> None:
+        self._sender = sender
 
     def write(self, part: bytes) -> None:
         """Send a part, when there is room for it."""
+        self._hand(partial(anyio.from_thread.run, self._sender.send, part))
 
     def try_write(self, part: bytes) -> None:
         """Send a part if there is room for it now: a caller who reads slowly does not hold the work up."""
+        with suppress(anyio.WouldBlock):
+            self._hand(partial(anyio.from_thread.run_sync, self._sender.send_nowait, part))
+
+    def _hand(self, hand: Callable[[], object]) -> None:
+        try:
+            anyio.from_thread.check_cancelled()
+            hand()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as gone:
+            raise ClientGoneError("nobody listens any more") from gone
+        except (asyncio.CancelledError, concurrent.futures.CancelledError) as gone:
+            raise ClientGoneError("nobody waits for it any more") from gone
+
+
+class _Buffer(Sink):
+    """Keeps the parts of an answer that is sent whole. Progress is left out: nobody would see it in time."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, part: bytes) -> None:
+        self.parts.append(part)
+
+    def try_write(self, part: bytes) -> None:
+        del part
 
 
 Work = Callable[[Sink], None]
@@ -110,15 +139,14 @@ class StreamedResponse(Response):
         if not hasattr(state, name):
             setattr(state, name, (anyio.CapacityLimiter(_MAX_AT_ONCE), Shares(_MAX_AT_ONCE)))
         limiter, shares = getattr(state, name)
-        caller = (scope.get("state") or {}).get("caller")  # if the guard found that out
-        async with shares.slot(None if caller is None else caller.gate.principal):
+        async with shares.slot((scope.get("state") or {}).get("caller")):  # nobody, if the guard did not find that out
             await anyio.to_thread.run_sync(self._work, sink, limiter=limiter)
 
     async def _carry_out(self, sender: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
         """Do the work, and wait for its end whatever happens: it stops when nobody listens any more."""
         with sender:
             try:
-                await self._work_on(scope, _Pipe(sender))
+                await self._work_on(scope, Sink(sender))
             except ClientGoneError:
                 _log.info("the caller went away; its work was ended")
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
@@ -162,44 +190,6 @@ class StreamedResponse(Response):
         except anyio.EndOfStream:
             return None
         return self._first_part
-
-
-class _Pipe:
-    """Hands parts from the work's thread to the one that sends them."""
-
-    def __init__(self, sender: MemoryObjectSendStream[bytes]) -> None:
-        self._sender = sender
-
-    def write(self, part: bytes) -> None:
-        self._hand(partial(anyio.from_thread.run, self._sender.send, part))
-
-    def try_write(self, part: bytes) -> None:
-        try:
-            self._hand(partial(anyio.from_thread.run_sync, self._sender.send_nowait, part))
-        except anyio.WouldBlock:
-            return
-
-    def _hand(self, hand: Callable[[], object]) -> None:
-        try:
-            anyio.from_thread.check_cancelled()
-            hand()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as gone:
-            raise ClientGoneError("nobody listens any more") from gone
-        except (asyncio.CancelledError, concurrent.futures.CancelledError) as gone:
-            raise ClientGoneError("nobody waits for it any more") from gone
-
-
-class _Buffer:
-    """Keeps the parts of an answer that is sent whole. Progress is left out: nobody would see it in time."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, part: bytes) -> None:
-        self.parts.append(part)
-
-    def try_write(self, part: bytes) -> None:
-        del part
 
 
 async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:

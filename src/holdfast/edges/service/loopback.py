@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -93,7 +93,7 @@ def is_local(scope: Scope) -> bool:
     if client is None or not is_loopback(client[0]) or came_through_proxy(scope):
         return False
     host = _host(scope)  # a proxy that says nothing of itself passes on the name that was asked for
-    return host is not None and is_loopback(_name(host))
+    return host is not None and is_loopback(_split(f"//{host}").hostname or "")
 
 
 def _host(scope: Scope) -> str | None:
@@ -122,9 +122,9 @@ def _refusal_reason(scope: Scope) -> str | None:
     host = _host(scope)
     if came_through_proxy(scope):
         return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
-    if host is None or not is_loopback(_name(host)):
+    if host is None or not is_loopback(_split(f"//{host}").hostname or ""):
         return f"the request is for the host {quote(host)}, and without keys only localhost is served"
-    if origin is not None and _place(origin) != host.lower():
+    if origin is not None and _split(origin).netloc.lower() != host.lower():
         return f"the request was made by a page of {quote(origin)}, and without keys no other page is served"
     foreign = header(scope, b"sec-fetch-site") in {"cross-site", "same-site"}
     if foreign and scope["method"] not in {"GET", "HEAD"}:  # following a link to here is no harm
@@ -132,17 +132,9 @@ def _refusal_reason(scope: Scope) -> str | None:
     return None
 
 
-def _name(host: str) -> str:
-    """A Host header without its port."""
+def _split(url: str) -> SplitResult:
+    """The parts of a URL; none, for what is no URL."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(url)
     except ValueError:
-        return ""
-
-
-def _place(origin: str) -> str:
-    """The host and port of an origin; nothing, for one that is hidden."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
+        return urlsplit("")

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -132,12 +133,6 @@ HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 PATHS: Final = (HEALTH, READY, METRICS)
 
 
-class Route(NamedTuple):
-    """As what a probe is counted."""
-
-    path: str
-
-
 class Probes:
     """Answers the three paths, and passes on all others."""
 
@@ -152,7 +147,7 @@ class Probes:
         if scope["path"] not in PATHS:
             await self._app(scope, receive, send)
             return
-        scope["route"] = Route(scope["path"])
+        scope["route"] = SimpleNamespace(path=scope["path"])  # as what it is counted
         if scope["method"] not in {"GET", "HEAD"}:
             await refuse(scope, send, InvalidInputError(f"{scope['path']} takes GET"), status=405)
         elif scope["path"] == HEALTH:

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import prometheus_client
@@ -14,12 +14,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
-from holdfast.core.access import Principal
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.loopback import header, refuse
+from holdfast.edges.service.probes import PATHS
 
-_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_OPTIONS: Final = {Histogram: {"buckets": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)}}
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+_METRICS: Final[Mapping[str, tuple[Any, Sequence[str], str]]] = {
+    "requests": (Counter, ("method", "route", "status"), "Requests that were answered; 499: the caller left before."),
+    "request_seconds": (Histogram, ("method", "route"), "How long requests took, until the end of their answer."),
+    "requests_in_flight": (Gauge, (), "Requests that are being answered."),
+}
 
 
 class Traffic:
@@ -27,30 +34,17 @@ class Traffic:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._requests = Counter(
-            "holdfast_http_requests",
-            "Requests that were answered, by route and status; 499: the caller left before.",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "holdfast_http_request_seconds",
-            "How long requests took, until the end of their answer.",
-            ["method", "route"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self._in_flight = Gauge(
-            "holdfast_http_requests_in_flight", "Requests that are being answered.", registry=self.registry
-        )
-        self._info = Gauge("holdfast_info", "1, with the version as a label.", ["version"], registry=self.registry)
-        self._info.labels(__version__).set(1)
         self.store_up = Gauge("holdfast_store_up", "1 if the store's metrics could be read.", registry=self.registry)
-        prometheus_client.ProcessCollector(registry=self.registry)
-
-    def metrics(self) -> list[Any]:
+        info = Gauge("holdfast_info", "1, with the version as a label.", ["version"], registry=self.registry)
+        info.labels(__version__).set(1)
+        own = {
+            name: family(f"holdfast_http_{name}", about, labels, registry=self.registry, **_OPTIONS.get(family, {}))
+            for name, (family, labels, about) in _METRICS.items()
+        }
+        self._requests, self._seconds, self._in_flight = own.values()
+        self.metrics = [*own.values(), self.store_up, info]
         """The metrics themselves, for those who describe them."""
-        return [self._requests, self._seconds, self._in_flight, self.store_up, self._info]
+        prometheus_client.ProcessCollector(registry=self.registry)
 
     def begin(self) -> None:
         """A request has come."""
@@ -66,8 +60,6 @@ class Traffic:
 
 _log = logging.getLogger("holdfast.requests")
 _GIVEN: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
-#: Asked for every few seconds by machines; a log of them tells nothing.
-_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _CONVERTER: Final = re.compile(r":\w+}")
 #: The label of requests that no route is for.
 NO_ROUTE: Final = "none"
@@ -127,7 +119,8 @@ class RequestLog:
         status = answer.status or _CALLER_LEFT
         route = route_of(scope)
         self._traffic.end(scope["method"], route, status, seconds)
-        level = logging.DEBUG if route in _QUIET and status < 500 else logging.INFO
+        # Machines ask probes every few seconds; a log of them tells nothing.
+        level = logging.DEBUG if route in PATHS and status < 500 else logging.INFO
         if not _log.isEnabledFor(level):
             return
         fields: dict[str, Any] = {
@@ -138,7 +131,7 @@ class RequestLog:
             "ms": round(seconds * 1_000, 3),
             "bytes": answer.length,
             "client": scope["client"][0] if scope.get("client") else None,
-            "key_id": _key_id(scope),
+            "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # of whoever asked, if that was found out
         }
         _log.log(level, "request", extra={"fields": fields})
 
@@ -164,14 +157,6 @@ class _Answer:
         else:
             self.length += len(message.get("body", b""))
         await self._send(message)
-
-
-def _key_id(scope: Scope) -> str | None:
-    """Of whoever asked, if the API found that out."""
-    caller = scope["state"].get("caller")
-    principal = caller if caller is None or isinstance(caller, Principal) else caller.gate.principal
-    key_id: str | None = None if principal is None else principal.key_id
-    return key_id
 
 
 def route_of(scope: Scope) -> str:

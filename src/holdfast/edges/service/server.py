@@ -107,8 +107,7 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         super().__init__(*args, **more)
         self._refused = False
         self._has_data = False
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._stall_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         if not self.all.admit(self):
@@ -117,7 +116,7 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
             transport.close()
             return
         super().connection_made(transport)
-        self._await_head()
+        self._start(self._end_slow, self.all.head_seconds)
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -135,64 +134,57 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         if self._refused:
             return
         self.all.forget(self)
-        self._stop_waiting()
-        self._go_on()
+        self._stop(self._end_slow)
+        self._stop(self._give_up)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._stall_timer is None:
-            self._stall_timer = self.loop.call_later(self.all.stalled_seconds, self._give_up)
+        self._start(self._give_up, self.all.stalled_seconds)
 
     def resume_writing(self) -> None:
-        self._go_on()
+        self._stop(self._give_up)
         super().resume_writing()
 
     def close(self) -> None:
         """End the connection, which has no request."""
-        self._stop_waiting()
+        self._stop(self._end_slow)
         self.transport.close()
 
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _note(self) -> None:
-        busy = self.cycle is not None and not self.cycle.response_complete
         if self.transport.is_closing():
             return
+        busy = self.cycle is not None and not self.cycle.response_complete
         self.all.note(self, busy=busy)
         if busy:
-            self._stop_waiting()
-        elif self._has_data and self._head_timer is None:
-            self._await_head()
+            self._stop(self._end_slow)
+        elif self._has_data:
+            self._start(self._end_slow, self.all.head_seconds)
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.all.head_seconds, self._end_slow)
+    def _start(self, then: Callable[[], None], seconds: float) -> None:
+        """Have something done after some time, unless that is arranged already."""
+        if then not in self._timers:
+            self._timers[then] = self.loop.call_later(seconds, then)
+
+    def _stop(self, then: Callable[[], None]) -> None:
+        timer = self._timers.pop(then, None)
+        if timer is not None:
+            timer.cancel()
 
     def _end_slow(self) -> None:
         _connections_log.warning(
             "a connection was closed: no request came within %g s (HOLDFAST_HEAD_SECONDS)", self.all.head_seconds
         )
-        self._head_timer = None
         if self._has_data:
             self.transport.write(_TOO_SLOW)
         self.transport.close()
 
-    def _stop_waiting(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
     def _give_up(self) -> None:
-        _connections_log.warning(
-            "a connection was closed: nothing of its answer was read for %g s", self.all.stalled_seconds
-        )
-        self._stall_timer = None
+        seconds = self.all.stalled_seconds
+        _connections_log.warning("a connection was closed: nothing of its answer was read for %g s", seconds)
         self.transport.abort()
-
-    def _go_on(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
 
 
 _log = logging.getLogger("holdfast.service")
