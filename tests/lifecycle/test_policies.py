@@ -181,7 +181,7 @@ def test_taking_away_rules_that_cover_each_other_is_seen_to_shorten(holdfast: Ho
         alone = holdfast.policies.preview_all([ENDING, left], exclusive=True)
         assert alone.preview.newly_due["recycle"] == 0, "the other one still keeps them"
     changes = holdfast.policies.preview_all([ENDING], exclusive=True)
-    assert [change.action for change in changes.changes] == ["keep", "remove", "remove"]
+    assert [change["action"] for change in changes.changes] == ["keep", "remove", "remove"]
     assert (changes.preview.shortens, changes.preview.newly_due["recycle"]) == (True, 5)
     with pytest.raises(ConfirmationNeededError, match="5 to recycle due at once"):
         holdfast.policies.set_all([ENDING], exclusive=True)
@@ -267,7 +267,7 @@ def test_what_a_preview_of_several_rules_counts_is_what_they_make_due_together(
         if hold is not None:
             holdfast.holds.release(hold.id)
         again = holdfast.policies.preview_all(second, exclusive=exclusive)
-        assert {change.action for change in again.changes} <= {"keep"}
+        assert {change["action"] for change in again.changes} <= {"keep"}
         assert not again.preview.shortens
 
     check()
@@ -326,7 +326,7 @@ def test_what_was_cut_short_does_not_come_after_rules_that_were_set_since(holdfa
     clock.advance(days=40)
     cut_short(holdfast, [ENDING, {**KEPT[1], "keep_days": 90}])
     changes = holdfast.policies.preview_all([long], exclusive=True)
-    assert [change.action for change in changes.changes] == ["set", "remove"]
+    assert [change["action"] for change in changes.changes] == ["set", "remove"]
     holdfast.policies.set_all([long], exclusive=True)
     assert holdfast.sweep().counts["recycle"] == 0
     rules = [rule for rule in holdfast.policies.list() if rule["level"] != "default"]
@@ -608,7 +608,7 @@ delete_after_days = 60
 def test_a_file_of_rules_is_applied_as_one_change_set(holdfast: Holdfast, tmp_path: Path) -> None:
     wanted, exclusive = read_policies(written(tmp_path, GOOD))
     changes = holdfast.policies.preview_all(wanted, exclusive=exclusive)
-    assert [change.action for change in changes.changes] == ["set", "set", "set"]
+    assert [change["action"] for change in changes.changes] == ["set", "set", "set"]
     assert changes.preview.shortens
     with pytest.raises(ConfirmationNeededError, match="nothing was changed"):
         holdfast.policies.set_all(wanted, exclusive=exclusive, author="ops")
@@ -617,7 +617,7 @@ def test_a_file_of_rules_is_applied_as_one_change_set(holdfast: Holdfast, tmp_pa
     assert holdfast.policies.get("episodic", agent_id="travel_agent")["archive_after_days"] == 30
     assert holdfast.policies.get("history")["delete_after_days"] == 60
     again = holdfast.policies.preview_all(wanted, exclusive=exclusive)
-    assert [change.action for change in again.changes] == ["keep", "keep", "keep"]
+    assert [change["action"] for change in again.changes] == ["keep", "keep", "keep"]
     assert not again.preview.shortens
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
+from importlib import resources
 from pathlib import Path
-from typing import ParamSpec
+from typing import Final, ParamSpec
 
 from holdfast.core.errors import HoldfastError, StorageError
 
 P = ParamSpec("P")
+#: What to do about what a check found, where that takes a sentence.
+ADVICE: Final[dict[str, str]] = json.loads(resources.files("holdfast.health").joinpath("advice.json").read_bytes())
 
 
 class Status(StrEnum):

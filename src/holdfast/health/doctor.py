@@ -21,7 +21,7 @@ from holdfast.backups.service import DAILY, WEEKLY
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
 from holdfast.core.records import MIB
 from holdfast.core.values import DAY, describe_duration, moment
-from holdfast.health.checks import Check, can_write, check, elapsed_ms, fail, named, nearest_existing, ok, warn
+from holdfast.health.checks import ADVICE, Check, can_write, check, elapsed_ms, fail, named, nearest_existing, ok, warn
 from holdfast.health.sqlite import check_sqlite
 from holdfast.health.store import check_master_key, check_state_place
 from holdfast.installation import install_command
@@ -34,11 +34,6 @@ from holdfast.storage.objects.urls import Place, read_place
 from holdfast.storage.valkey import open_short_term
 from holdfast.store import open_catalog, system_clock
 
-_COLD_FIX: Final = "correct HOLDFAST_ARCHIVE_URL, the credentials in the environment, or the permissions there"
-_SHARED_FIX: Final = (
-    "name a bucket in HOLDFAST_ARCHIVE_URL; or go on, if all processes run on this machine "
-    "or all machines mount the folder"
-)
 _OLDEST_PYTHON: Final = (3, 11)
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
 
@@ -145,7 +140,7 @@ def check_short_term(settings: Settings) -> Check | str:
     return (fail if any(problem.is_fatal for problem in problems) else warn)(told, remedy)
 
 
-@check("archive", _COLD_FIX)
+@check("archive", ADVICE["archive"])
 def check_archive(settings: Settings, *, shared: bool) -> Check | str:
     """That archives can be kept: a bucket is tried out, of a folder it is enough that it can be written.
 
@@ -157,9 +152,9 @@ def check_archive(settings: Settings, *, shared: bool) -> Check | str:
     folder = place.folder
     there = nearest_existing(folder)
     if not can_write(there):
-        return fail(f"{folder}: {there} cannot be written", _COLD_FIX)
+        return fail(f"{folder}: {there} cannot be written", ADVICE["archive"])
     found = f"{folder}{'' if folder.is_dir() else ' (not there yet)'}"
-    return warn(f"{found}: a folder that other machines may not see", _SHARED_FIX) if shared else found
+    return warn(f"{found}: a folder that other machines may not see", ADVICE["archive_shared"]) if shared else found
 
 
 def _try_out(settings: Settings) -> Check:
@@ -200,17 +195,6 @@ def check_summarizer(setting: str) -> str:
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.
 _OLDEST: Final = ((DAILY, 2 * DAY), (WEEKLY, 8 * DAY))
-_PLACE_FIX: Final = "correct HOLDFAST_BACKUP_URL, the credentials in the environment, or the permissions there"
-_MAKE_FIX: Final = "keep holdfast serve or holdfast schedule run going (or run it from cron), or holdfast backup create"
-_BAD_FIX: Final = "look with holdfast backup list, and make another with: holdfast backup create --full"
-#: Where nothing is damaged, and the keyring is another's or is missing: another backup would not help.
-_STRANGE_FIX: Final = "name the keyring that belongs to it in HOLDFAST_STATE_URL"
-_LEFT_OUT_FIX: Final = "holdfast key check names the keys; then make another backup"
-_AHEAD_FIX: Final = "check the clock; if it is right now, remove it with: holdfast backup remove ID --confirm"
-_TRY_FIX: Final = "holdfast backup verify latest --restore; the schedule does it every week"
-_KEYS_FIX: Final = (
-    "name another disk or a bucket in HOLDFAST_BACKUP_URL, or in HOLDFAST_STATE_URL: whoever loses the disk loses both"
-)
 
 
 def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
@@ -223,10 +207,10 @@ def check_backups(settings: Settings, *, is_used: bool) -> Iterator[Check]:
         problem = _find_problem(catalog, place)
         found = [] if problem else list(catalog.all())
     except HoldfastError as error:
-        yield named("backups", fail(error, _PLACE_FIX))
+        yield named("backups", fail(error, ADVICE["backups_place"]))
         return
     if problem:
-        yield named("backups", fail(problem, _PLACE_FIX))
+        yield named("backups", fail(problem, ADVICE["backups_place"]))
         return
     yield from _judge(catalog, found, is_used=is_used)
     if found:
@@ -242,43 +226,39 @@ def _find_problem(catalog: Catalog, place: Place) -> str | None:
     return None
 
 
-@check("backups", _BAD_FIX)
+@check("backups", ADVICE["backups_bad"])
 def _judge(catalog: Catalog, found: Sequence[Manifest | Damaged], *, is_used: bool) -> Check:
     """The first thing that is wrong, the worst first."""
     url = catalog.objects.url
     if not found:
         if not is_used:
             return ok(f"{url} (none yet, and nothing to back up)")
-        return warn(f"{url}: no backup was ever made", _MAKE_FIX)
+        return warn(f"{url}: no backup was ever made", ADVICE["backups_make"])
     whole = [one for one in found if isinstance(one, Manifest)]
     told = f"{len(found):,} in {url}"
     if len(whole) < len(found):
         damaged = next(one for one in found if isinstance(one, Damaged))
-        return fail(f"{told}; {damaged.problem}", _fix_for(damaged))
+        strange = "HOLDFAST_STATE_URL" in damaged.problem  # nothing is damaged, and another backup would not help
+        return fail(f"{told}; {damaged.problem}", ADVICE["backups_keyring" if strange else "backups_bad"])
     if lacking := next((one for one in reversed(whole) if one.left_out), None):
         newer = any(one.created_at > lacking.created_at and {*lacking.kinds} <= {*one.kinds} for one in whole)
         if not newer:
-            return fail(f"{told}; {lacking.id}: {describe_left_out(lacking)}", _LEFT_OUT_FIX)
+            return fail(f"{told}; {lacking.id}: {describe_left_out(lacking)}", ADVICE["backups_left_out"])
     now = moment(system_clock())
     ahead = [one for one in whole if is_ahead(one, now)]
     whole = [one for one in whole if one not in ahead]
     latest = list({one.kinds: one for one in whole}.values())
     for one in latest:
         if catalog.is_known_bad(one.id):
-            return fail(f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", _BAD_FIX)
+            return fail(f"{told}; something is wrong with {one.id}, made at {one.moment[:16]}", ADVICE["backups_bad"])
     if ahead:
-        return warn(f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", _AHEAD_FIX)
+        return warn(f"{told}; {ahead[0].id} is dated later than now: {ahead[0].moment[:16]}", ADVICE["backups_ahead"])
     if late := [words for kinds, most in _OLDEST if (words := _describe_age(whole, {*kinds}, now, most))]:
-        return warn(f"{told}; {'; '.join(late)}", _MAKE_FIX)
+        return warn(f"{told}; {'; '.join(late)}", ADVICE["backups_make"])
     good = {one.kinds for one in whole if catalog.is_good(one.id)}
     if untried := [one.id for one in latest if one.kinds not in good]:
-        return warn(f"{told}; {' and '.join(untried)} was never restored on trial", _TRY_FIX)
+        return warn(f"{told}; {' and '.join(untried)} was never restored on trial", ADVICE["backups_try"])
     return ok(f"{told}; the newest is of {whole[-1].moment[:16]}")
-
-
-def _fix_for(damaged: Damaged) -> str:
-    """What the problem itself says to do, where that is not to make another."""
-    return _STRANGE_FIX if "HOLDFAST_STATE_URL" in damaged.problem else _BAD_FIX
 
 
 def _describe_age(whole: Sequence[Manifest], kinds: set[str], now: int, most: int) -> str | None:
@@ -298,7 +278,7 @@ def _check_separate(settings: Settings, place: Place) -> Check:
     state = read_place(settings.keeping_url())
     found = f"keys and ledger in {state.url}, backups in {place.url}"
     if _is_same_disk(state, place):
-        return warn(f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", _KEYS_FIX)
+        return warn(f"{found}: on the same {'disk' if state.scheme == 'file' else 'bucket'}", ADVICE["backups_keys"])
     return ok(found)
 
 

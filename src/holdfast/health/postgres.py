@@ -13,10 +13,10 @@ from psycopg import RawCursor, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
-from holdfast.core.errors import HoldfastError, StoreAwayError, StoreBusyError
+from holdfast.core.errors import HoldfastError
 from holdfast.core.records import MIB
 from holdfast.core.values import SECOND
-from holdfast.health.checks import Check, Status, advice_of, check, elapsed_ms, fail, named, ok, warn
+from holdfast.health.checks import ADVICE, Check, Status, advice_of, check, elapsed_ms, fail, named, ok, warn
 from holdfast.health.store import check_lifecycle, find_loss
 from holdfast.installation import upgrade_command
 from holdfast.lifecycle.schedule.leadership import LEASE_TTL
@@ -77,8 +77,7 @@ def check_server(query: ServerQuery) -> Check:
     if number // 10_000 < _OLDEST:
         return fail(found, f"upgrade the server: Holdfast needs PostgreSQL {_OLDEST} or newer")
     if encoding != "UTF8":
-        fix = "create the database with ENCODING 'UTF8' TEMPLATE template0: no other keeps every text"
-        return fail(f"{found}, encoding {encoding}", fix)
+        return fail(f"{found}, encoding {encoding}", ADVICE["server_encoding"])
     if exposed:
         return warn(found, "add ?sslmode=verify-full (and sslrootcert=…) to HOLDFAST_URL: anyone can listen")
     return ok(found)
@@ -99,11 +98,9 @@ def check_writing(query: ServerQuery) -> Check:
     """That it is the primary, and takes writes."""
     standby, read_only, standbys = query.row("writable")
     if standby:
-        fix = "name the primary in HOLDFAST_URL (of several hosts, ?target_session_attrs=read-write finds it)"
-        return fail("a standby, which can only be read", fix)
+        return fail("a standby, which can only be read", ADVICE["server_standby"])
     if read_only:
-        fix = "turn default_transaction_read_only off for this user and database"
-        return fail("transactions are read-only here", fix)
+        return fail("transactions are read-only here", ADVICE["server_read_only"])
     return ok(f"the primary; {standbys or 'no'} standby{'s' if standbys > 1 else ''} connected to it")
 
 
@@ -125,11 +122,10 @@ def judge_clock(apart: int, doubt: int) -> Check:
     found = (
         f"{abs(apart) / 1_000:,.0f} ms {'ahead of' if apart > 0 else 'behind'} this machine's, ± {doubt / 1_000:.1f} ms"
     )
-    fix = "set both clocks by NTP: when a lease ends, what is due and what has expired depend on them"
     if abs(apart) - doubt >= LEASE_TTL:
-        return fail(found, fix)
+        return fail(found, ADVICE["server_clock"])
     if abs(apart) - doubt > _APART:
-        return warn(found, fix)
+        return warn(found, ADVICE["server_clock"])
     return ok(found)
 
 
@@ -157,8 +153,7 @@ def judge_connections(limits: list[int], used: int, pool_size: int) -> Check:
     if pool_size > most:
         return fail(found, f"set HOLDFAST_POOL_SIZE to less than {most}, or raise max_connections")
     if used + pool_size > most:
-        fix = "lower HOLDFAST_POOL_SIZE, raise max_connections, or put PgBouncer between them"
-        return warn(found, fix)
+        return warn(found, ADVICE["connections"])
     return ok(found)
 
 
@@ -170,8 +165,7 @@ def check_transactions(query: ServerQuery, longer_than: float = _IDLE_SECONDS) -
     if idle:
         who, seconds = idle[0]
         more = f", and {len(idle) - 1} more" if len(idle) > 1 else ""
-        fix = "end it (pg_terminate_backend, ROLLBACK PREPARED): until then nothing that is deleted can be cleared away"
-        return warn(f"{who} has stood still for {seconds:,.0f} s in a transaction{more}", fix)
+        return warn(f"{who} has stood still for {seconds:,.0f} s in a transaction{more}", ADVICE["transactions"])
     others = "" if sees_all else " (only this user's can be seen; GRANT pg_read_all_stats shows all)"
     return ok(f"none stands still for over {longer_than:.0f} s{others}")
 
@@ -180,36 +174,20 @@ def check_transactions(query: ServerQuery, longer_than: float = _IDLE_SECONDS) -
 def check_vacuum(query: ServerQuery) -> Check:
     """That the server clears away what was deleted."""
     on, age, without = query.row("autovacuum", quoted(query.schema))
-    fix = "turn autovacuum and track_counts on: without them what is deleted stays in the tables' files"
     if not on:
-        return warn("off", fix)
+        return warn("off", ADVICE["autovacuum"])
     if without:
-        return warn(f"off for {', '.join(without)}", f"ALTER TABLE … RESET (autovacuum_enabled); {fix}")
+        fix = f"ALTER TABLE … RESET (autovacuum_enabled); {ADVICE['autovacuum']}"
+        return warn(f"off for {', '.join(without)}", fix)
     if age > _OLD_NUMBERS:
-        fix = "VACUUM (FREEZE) the database, and find what holds vacuum back: see transactions"
-        return warn(f"on, but {age:,} transactions behind", fix)
+        return warn(f"on, but {age:,} transactions behind", ADVICE["autovacuum_freeze"])
     return ok(f"on, {age:,} transactions since everything was last looked at")
-
-
-#: What is looked at once the server has answered.
-SERVER_CHECKS: Final = (
-    check_writing,
-    check_clock,
-    check_durability,
-    check_connections,
-    check_transactions,
-    check_vacuum,
-)
 
 
 NEWEST: Final = migrations(PACKAGE)[-1].number
 #: Any command that opens the store brings it up to date; this one does nothing else.
 _OPEN: Final = "holdfast schedule list"
 _WAIT: Final = "5"
-_CONNECTION_FIXES: Final[dict[type[HoldfastError], str]] = {
-    StoreAwayError: "start the server, let this machine through to it, or correct host and port in HOLDFAST_URL",
-    StoreBusyError: "raise max_connections on the server, or lower HOLDFAST_POOL_SIZE in each process",
-}
 
 
 def check_postgres(settings: Settings) -> Iterator[Check]:
@@ -217,8 +195,7 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
     try:
         parts = check_url(settings.url)
     except HoldfastError as problem:
-        fix = "correct HOLDFAST_URL; special characters of a password are percent-encoded"
-        yield named("store", fail(problem, fix))
+        yield named("store", fail(problem, ADVICE["server_url"]))
         return
     conninfo = make_conninfo("", **{"connect_timeout": _WAIT, **parts, "application_name": "holdfast doctor"})
     place = place_of(conninfo)
@@ -226,7 +203,7 @@ def check_postgres(settings: Settings) -> Iterator[Check]:
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
         found = translate_error(problem, place)
-        yield named("store", fail(found, _CONNECTION_FIXES.get(type(found)) or advice_of(found)))
+        yield named("store", fail(found, ADVICE.get(type(found).__name__) or advice_of(found)))
         return
     with connection:
         yield from _check_connected(ServerQuery(connection, place, schema_of(parts), settings))
@@ -237,7 +214,7 @@ def _check_connected(query: ServerQuery) -> Iterator[Check]:
     yield store
     if store.status is Status.FAILED:
         return
-    for look in SERVER_CHECKS:
+    for look in (check_writing, check_clock, check_durability, check_connections, check_transactions, check_vacuum):
         yield from look(query)
     try:
         version = version_of(query)
@@ -290,8 +267,7 @@ def check_schema(query: ServerQuery, version: int) -> Check:
         fix = f"upgrade with: {upgrade_command()}"
         return fail(f"version {version}, and this Holdfast knows up to {NEWEST}", fix)
     if version < NEWEST:
-        fix = f"open it once as the owner of its tables: {_OPEN}"
-        return warn(f"version {version} in the schema {query.schema}, to be brought to {NEWEST}", fix)
+        return warn(f"version {version} in the schema {query.schema}, to be brought to {NEWEST}", ADVICE["open_once"])
     there = query.tables()
     if missing := sorted(ALL_TABLES - there):
         return fail(f"tables are missing: {', '.join(missing)}", "restore a backup")
@@ -307,10 +283,7 @@ def check_foreign_tables(query: ServerQuery, version: int) -> Check:
         return fail(found, "name another schema in HOLDFAST_URL: ?options=-csearch_path%3Dmemory")
     if foreign := sorted(there - ALL_TABLES - {COPYING}):  # which holdfast migrate makes, and removes
         found = f"the schema {query.schema} has tables that are not Holdfast's: {', '.join(foreign)}"
-        fix = (
-            "move them with ALTER TABLE … SET SCHEMA public: Holdfast does not back them up, export them or erase them"
-        )
-        return warn(found, fix)
+        return warn(found, ADVICE["foreign_tables"])
     user, *_ = query.row("role", quoted(query.schema))
     namesakes = [str(name) for (name,) in query.rows("namesakes", query.schema, sorted(ALL_TABLES))]
     if user == query.schema and namesakes:
@@ -333,11 +306,9 @@ def check_privileges(query: ServerQuery, version: int) -> Check:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         return fail(f"{user} lacks {', '.join(missing[:3])}{more}", _grants(query.schema, user))
     if version < NEWEST and not owns:
-        fix = f"open it once as the owner of its tables: {_OPEN}"
-        return fail(f"{user} may not bring the tables up to date", fix)
+        return fail(f"{user} may not bring the tables up to date", ADVICE["open_once"])
     if is_super:
-        fix = "let Holdfast be a user of its own that is no superuser: see docs/howto/deploy.md"
-        return warn(f"{user} is a superuser, and may do everything on this server", fix)
+        return warn(f"{user} is a superuser, and may do everything on this server", ADVICE["superuser"])
     return ok(f"{user} may {'read, write and change' if owns else 'read and write'} the tables")
 
 
@@ -357,14 +328,12 @@ def check_nodes(query: ServerQuery) -> Check:
     wanted = query.settings.distribute
     if enabled is None:
         if wanted:
-            fix = "run CREATE EXTENSION citus in this database, on every node; or leave HOLDFAST_DISTRIBUTE out"
-            return fail("HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", fix)
+            return fail("HOLDFAST_DISTRIBUTE is set, and Citus is not enabled here", ADVICE["citus_missing"])
         return ok("one server")
     spread = {str(name): bool(by_column) for name, by_column in query.rows("distributed", quoted(query.schema))}
     nodes, coordinator = query.row("nodes")
     if not coordinator:
-        fix = "name the coordinator in HOLDFAST_URL: locks that all processes must share are taken there"
-        return fail(f"a worker of a Citus {enabled} cluster", fix)
+        return fail(f"a worker of a Citus {enabled} cluster", ADVICE["citus_worker"])
     return judge_nodes(enabled, nodes, spread, wanted=wanted)
 
 

@@ -14,9 +14,10 @@ import apsw
 
 from holdfast.core.errors import HoldfastError, NotAStoreError
 from holdfast.core.records import MIB
-from holdfast.health.checks import Check, Status, check, elapsed_ms, fail, named, nearest_existing, ok, warn
+from holdfast.health.checks import ADVICE, Check, Status, check, elapsed_ms, fail, named, nearest_existing, ok, warn
 from holdfast.health.store import check_lifecycle, find_loss
 from holdfast.settings import Settings, sqlite_path
+from holdfast.storage.catalog import TABLES
 from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID, SqliteDatabase
 
@@ -46,8 +47,7 @@ def check_sqlite(settings: Settings) -> Iterator[Check]:
     try:
         database = SqliteDatabase(path, busy_seconds=_PATIENCE_SECONDS)
     except HoldfastError as problem:
-        fix = "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
-        yield named("store", fail(problem, fix))
+        yield named("store", fail(problem, ADVICE["file_unusable"]))
         return
     with closing(database):
         yield named("store", size)
@@ -74,21 +74,12 @@ def _version(path: Path) -> int | None:
 @check("foreign_tables")
 def _check_foreign_tables(database: SqliteDatabase) -> Check:
     """That no other application keeps tables in the file."""
-    with closing(apsw.Connection(":memory:")) as connection:
-        for _, script in migrations("holdfast.storage.sqlite"):
-            connection.execute(script)
-        ours = _tables(connection)
+    statement = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     with database.read() as tx:
-        foreign = sorted(_tables(tx.connection) - ours)
-    if foreign:
-        fix = "give the other application a file of its own: Holdfast does not back these up, export them or erase them"
-        return warn(f"the file has tables that are not Holdfast's: {', '.join(foreign)}", fix)
+        there = {str(name) for (name,) in tx.connection.execute(statement)}
+    if foreign := sorted(there - {table.name for table in TABLES}):
+        return warn(f"the file has tables that are not Holdfast's: {', '.join(foreign)}", ADVICE["file_foreign_tables"])
     return ok("the file has no table of another application")
-
-
-def _tables(connection: apsw.Connection) -> set[str]:
-    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    return {str(name) for (name,) in found}
 
 
 @check("journal")

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     StoreLostError,
 )
 from holdfast.core.values import DAY, describe_duration, iso, moment
-from holdfast.health.checks import Check, advice_of, advise, check, fail, ok, warn
+from holdfast.health.checks import ADVICE, Check, advice_of, advise, check, fail, ok, warn
 from holdfast.lifecycle.audit import compare_note
 from holdfast.lifecycle.clock import ClockTrust, ClockWatch
 from holdfast.lifecycle.schedule.leadership import Leadership
@@ -51,23 +51,9 @@ from holdfast.store import open_catalog, system_clock
 _FEW: Final = 3
 #: Of so many users one cold object is opened: who moved to another home, or lost a disk, has lost more than one.
 _SOME: Final = 10
-_STATE_FIX: Final = "correct HOLDFAST_STATE_URL, the credentials in the environment, or the permissions there"
-_COLD_FIX: Final = (
-    "name the place where they are in HOLDFAST_ARCHIVE_URL, and the keyring that has their keys in HOLDFAST_STATE_URL; "
-    "what was left in another home is copied from there"
-)
-_DAMAGED_FIX: Final = "bring it back from a copy of the keyring; holdfast key check looks at all of them"
-_LOST_FIX: Final = (
-    "bring the store back, restore a backup with: holdfast backup restore latest, or correct HOLDFAST_URL"
-)
-_KEYRING_FIX: Final = "set HOLDFAST_STATE_URL and HOLDFAST_MASTER_KEY to the same as on the machines that use the store"
-_SHARED_FIX: Final = (
-    "name a bucket in HOLDFAST_STATE_URL and give every machine the same HOLDFAST_MASTER_KEY; or go on, if all "
-    "processes run on this machine or all machines mount the folder"
-)
 
 
-@check("master_key", _STATE_FIX)
+@check("master_key", ADVICE["state"])
 def check_master_key(settings: Settings) -> Check | str | None:
     """That the master key opens some of the keys that it should; nothing is said where there are none yet."""
     state = open_keeping(settings)
@@ -81,7 +67,7 @@ def check_master_key(settings: Settings) -> Check | str | None:
                 else:
                     keyring.unwrap(key.id, state.get(f"{SIGNING}{key.id}.json"))
     except ObjectDamagedError as problem:
-        return fail(problem, _DAMAGED_FIX)
+        return fail(problem, ADVICE["key_damaged"])
     except HoldfastError as problem:
         file = master_file(settings.master_key, settings.master_path())
         copied = f"put the file {file} back from where you keep a copy, or set {SETTING}"
@@ -89,7 +75,7 @@ def check_master_key(settings: Settings) -> Check | str | None:
     return f"it opens the keys in {state.url}" if some else None
 
 
-@check("cold_memories", _COLD_FIX)
+@check("cold_memories", ADVICE["cold_memories"])
 def check_cold(packs: PackStore, settings: Settings) -> Check | str | None:
     """That memories in cold storage can be read: some are. Nothing is said where there are none."""
     try:
@@ -124,7 +110,7 @@ def find_loss(settings: Settings) -> Check | None:
     try:
         _state_of(settings).check_absent()
     except HoldfastError as problem:
-        return fail(problem, _LOST_FIX)
+        return fail(problem, ADVICE["store_lost"])
     return None
 
 
@@ -134,13 +120,13 @@ def check_identity(identity: IdentityStore, settings: Settings) -> Check | None:
     try:
         _state_of(settings).check_present(identity)
     except StoreLostError as problem:
-        return fail(problem, _LOST_FIX)
+        return fail(problem, ADVICE["store_lost"])
     except HoldfastError:  # the check of the keyring reports it
         return None
     return None
 
 
-@check("keyring", lambda problem: _KEYRING_FIX if isinstance(problem, KeyringError) else _STATE_FIX)
+@check("keyring", lambda problem: ADVICE["keyring"] if isinstance(problem, KeyringError) else ADVICE["state"])
 def check_keyring(identity: IdentityStore, settings: Settings) -> None:
     """That a store belongs to the keyring that is there."""
     keyring = Keyring(open_keeping(settings), settings.master_key, settings.master_path())
@@ -156,7 +142,7 @@ def check_state_place(settings: Settings) -> Check | None:
         return None
     if place.scheme == "file":
         found = f"keys and the ledger of erasures are in {place.folder}, a folder that other machines may not see"
-        return warn(found, _SHARED_FIX)
+        return warn(found, ADVICE["state_shared"])
     if not settings.master_key:
         found = f"the master key is in {settings.master_path()}, a file that other machines do not have"
         return warn(found, "give every machine the same HOLDFAST_MASTER_KEY")
@@ -170,9 +156,6 @@ def _state_of(settings: Settings) -> StoreState:
 
 #: Cold storage is filled weekly: what has waited for longer was forgotten by more than one job.
 _LATE: Final = 8 * DAY
-_KEEP_RUNNING: Final = (
-    "keep `holdfast serve` or `holdfast schedule run` running, or run `holdfast schedule run --once` from cron"
-)
 
 
 def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
@@ -202,8 +185,7 @@ def _check_clock(store: Tenant, tolerance: int) -> Check:
     count = 0 if waiting is None else waiting.records
     since = "" if seen is None or seen.sighted is None else f" since {iso(seen.sighted)[:19]}"
     waits = f"{count:,} to be deleted or cleared for good: they wait{since}" if count else "nothing waits for that"
-    fix = "set the clock if it is wrong; if it is right, holdfast sweep --confirm, or let it go on for a day"
-    return warn(f"{belief.explain().split(';')[0]}; {waits}", fix)
+    return warn(f"{belief.explain().split(';')[0]}; {waits}", ADVICE["clock"])
 
 
 @check("schedule", advise("correct HOLDFAST_TIMEZONE"))
@@ -215,9 +197,9 @@ def _check_schedule(store: Tenant, timezone: str) -> Check:
     idle = not any(row["last_slot"] or row["failed"] or row["clock_set_back"] for row in rows)
     # Where nobody ever looked after the jobs, slots that pass are no harm until there is something to be done.
     if problems and not (idle and max(find_overdue(store.dues, store.now()).values(), default=0) <= GRACE):
-        return fail("\n".join(problems), f"see holdfast schedule; {_KEEP_RUNNING}")
+        return fail("\n".join(problems), f"see holdfast schedule; {ADVICE['schedule']}")
     if idle:
-        return warn("no job has ever run by itself: nothing is swept unless somebody does it", _KEEP_RUNNING)
+        return warn("no job has ever run by itself: nothing is swept unless somebody does it", ADVICE["schedule"])
     disabled = [row["name"] for row in rows if not row["enabled"]]
     coming = min((row for row in rows if row["next_run"]), key=lambda row: str(row["next_run"]), default=None)
     found = "nothing will run" if coming is None else f"{coming['name']} runs next, at {str(coming['next_run'])[:16]}"
@@ -237,24 +219,21 @@ def _check_overdue(store: Tenant) -> Check:
     found = f"something of {', '.join(waiting)} is due, {kind} for {_roughly(waiting[kind])}"
     if waiting[kind] <= _LATE:
         return ok(found)
-    fix = "see holdfast sweep --dry-run: sweep what is due, confirm who was set aside, release holds that have ended"
-    return warn(found, fix)
+    return warn(found, ADVICE["overdue"])
 
 
 @check("erasures", "correct HOLDFAST_STATE_URL, or the permissions there")
 def _check_erasures(settings: Settings) -> Check | None:
     """Those that have begun and that a hold keeps; nothing is said where there are none."""
     deferred = Ledger(open_keeping(settings)).deferred()
-    fix = "holdfast hold list; an erasure goes on when the hold that keeps it is released"
-    return warn(f"begun, and kept by a hold: {', '.join(deferred)}", fix) if deferred else None
+    return warn(f"begun, and kept by a hold: {', '.join(deferred)}", ADVICE["erasures"]) if deferred else None
 
 
 @check("audit", advise("correct HOLDFAST_STATE_URL, or the permissions there"))
 def _check_audit(store: AuditStore, settings: Settings) -> Check:
     problem = compare_note(open_keeping(settings), store)  # the cheap part of verify()
     if problem is not None:
-        fix = "run holdfast audit verify; if a backup was restored, say so: holdfast audit seal --accept 'REASON'"
-        return fail(problem.problem, fix)
+        return fail(problem.problem, ADVICE["audit"])
     last = next(iter(store.checkpoints(limit=1)), None)
     if last is None:
         return ok("not sealed yet")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
 from holdfast.core.audit import CHECKPOINTS, Action, Checkpoint, Event, Finding
 from holdfast.core.chain import GENESIS
@@ -60,18 +60,9 @@ class Audit:
         """The latest entries of the tenant, or of one user, the newest last. ``chain`` is a pseudonym."""
         check_count(limit, "limit", most=_MOST_SHOWN)
         subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
-        return [
-            {
-                "at": iso(entry.at),
-                "action": entry.action,
-                "actor": entry.actor,
-                "item": entry.item,
-                "detail": entry.detail,
-                "chain": entry.chain,
-                "seq": entry.seq,
-            }
-            for entry in self.tenant.audit.tail(self.tenant.name, limit=limit, subject=subject)
-        ]
+        found = self.tenant.audit.tail(self.tenant.name, limit=limit, subject=subject)
+        shown = [{name: getattr(entry, name) for name in AuditResult.__annotations__} for entry in found]
+        return cast("list[AuditResult]", [{**entry, "at": iso(entry["at"])} for entry in shown])
 
     def verify(self, progress: Callable[[int], None] | None = None) -> Verdict:
         """Look for any entry or checkpoint of the store that was changed, removed, moved or added.

@@ -49,7 +49,7 @@ def clear(records: RecordStore, subject: Subject, kind: MemoryType, *, now: int,
     reason = "deleted by the user, with all of its kind"
     outcomes: Counter[Outcome] = Counter()
     for some in read_pages(partial(records.live, subject, TYPES[kind]), _BATCH):
-        moves = [_recycle_move(facts, reason, Cause.USER, now) for facts in some]
+        moves = [recycle_move(facts, reason, Cause.USER, now) for facts in some]
         outcomes.update(records.transition(subject, moves, now=now) if moves else ())
     cleared = Cleared(outcomes[Outcome.DONE], outcomes[Outcome.HELD])
     _log.info(
@@ -66,7 +66,7 @@ def clear_conversations(history: History, subject: Subject, *, now: int) -> Clea
     moved = held = 0
     for session in history.sessions(subject, now=now):
         reason = "deleted by the user, with all conversations"
-        move = _recycle_move(session, reason, Cause.USER, now)
+        move = recycle_move(session, reason, Cause.USER, now)
         ((outcome,),) = history.transition_all([(subject, [move])], now=now)
         moved += session.messages if outcome is Outcome.DONE else 0
         held += session.messages if outcome is Outcome.HELD else 0
@@ -90,7 +90,7 @@ def clear_aged(
                 batches: dict[Subject, list[Move]] = defaultdict(list)
                 for facts in page:
                     if subject in (None, facts.subject) and agent_id in (None, facts.thing.agent_id):
-                        batches[facts.subject].append(_recycle_move(facts, reason, Cause.CLEANUP, now))
+                        batches[facts.subject].append(recycle_move(facts, reason, Cause.CLEANUP, now))
                 answers = tenant.records.transition_all(list(batches.items()), now=now) if batches else []
                 outcomes.update(outcome for some in answers for outcome in some)
     cleared = Cleared(outcomes[Outcome.DONE], outcomes[Outcome.HELD])
@@ -138,7 +138,7 @@ def recycle_together(
     outcomes: dict[str, Outcome] = {}
     left = list(some)
     for _ in range(_TRIES):
-        moves = [_recycle_move(one, reason, cause, now, bundle) for one in left]
+        moves = [recycle_move(one, reason, cause, now, bundle) for one in left]
         answers = records.transition(subject, moves, now=now, agent=agent) if moves else []
         outcomes.update(zip((move.id for move in moves), answers, strict=True))
         stale = [move.id for move in moves if outcomes[move.id] is Outcome.STALE]
@@ -149,7 +149,8 @@ def recycle_together(
     return outcomes
 
 
-def _recycle_move(one: RecordFacts | Session, reason: str, cause: Cause, now: int, bundle: str | None = None) -> Move:
+def recycle_move(one: RecordFacts | Session, reason: str, cause: Cause, now: int, bundle: str | None = None) -> Move:
+    """The move that takes something to the recycle bin."""
     return Move(one.id, one.version, one.state, State.RECYCLED, reason, cause, purge_at=now + BIN, bundle=bundle)
 
 

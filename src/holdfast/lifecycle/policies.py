@@ -76,25 +76,16 @@ def _with_terms(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One rule that is to be set, or taken away."""
-
-    action: str
-    """``set``, ``keep`` (it says so already) or ``remove``."""
-    rule: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeSet:
     """Rules that are to change as one, and what all of that comes to."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[dict[str, Any], ...]
+    """Each rule, with an ``action``: ``set``, ``keep`` (it says so already) or ``remove``."""
     preview: Preview
 
     def to_dict(self) -> dict[str, Any]:
         """The change set as callers of a service see it."""
-        changes = [{"action": change.action, **change.rule} for change in self.changes]
-        return {"changes": changes, "shortens": self.preview.shortens, **self.preview.effect}
+        return {"changes": list(self.changes), "shortens": self.preview.shortens, **self.preview.effect}
 
 
 @dataclass(eq=False, repr=False)
@@ -256,7 +247,7 @@ class Policies:
         is wrong is an error.
         """
         others = self._in_force()
-        changes: list[Change] = []
+        changes: list[dict[str, Any]] = []
         changed: list[Rule] = []
         seen: dict[tuple[Any, ...], int] = {}
         for place, given in enumerate(rules, 1):
@@ -264,13 +255,11 @@ class Policies:
             if (first := seen.setdefault(_whose(rule), place)) != place:
                 raise InvalidRuleError(f"rules {first} and {place} are both for {_describe_scope(rule)}; keep one")
             known = others.pop(_whose(rule), None)
-            if known is not None and (known.terms, known.pending) == (rule.pending, None):
-                changes.append(Change("keep", dict(given)))
-            else:
-                changes.append(Change("set", dict(given)))
-                changed.append(rule)
+            is_kept = known is not None and (known.terms, known.pending) == (rule.pending, None)
+            changes.append({"action": "keep" if is_kept else "set", **given})
+            changed += [] if is_kept else [rule]
         for rule in others.values() if exclusive else ():
-            changes.append(Change("remove", {"memory_type": rule.kind, **rule.scope}))
+            changes.append({"action": "remove", "memory_type": rule.kind, **rule.scope})
             changed.append(replace(rule, pending=Terms()))
         return ChangeSet(tuple(changes), preview_rules(self.tenant, changed)), changed
 
@@ -323,13 +312,13 @@ def _event(rule: Rule, now: int) -> Event:
 
 def life_to_dict(life: Life) -> dict[str, Any]:
     """What rules come to, as callers see it: days, or ``None`` for never; kept for ever is ``"forever"``."""
-    keep = Terms(keep_for=life.keep_for)
+    days_of = terms_to_dict(Terms(life.archive_after, life.delete_after, life.keep_for))
     return {
-        "archive_after_days": terms_to_dict(Terms(archive_after=life.archive_after)).get("archive_after_days"),
+        "archive_after_days": days_of.get("archive_after_days"),
         "archive_by": life.archive_by,
-        "delete_after_days": terms_to_dict(Terms(delete_after=life.delete_after)).get("delete_after_days"),
+        "delete_after_days": days_of.get("delete_after_days"),
         "delete_by": life.delete_by,
-        "keep_days": terms_to_dict(keep).get("keep_days"),
+        "keep_days": days_of.get("keep_days"),
         "keep_by": life.keep_by,
     }
 

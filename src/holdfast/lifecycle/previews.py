@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window, find_hold, windows
 from holdfast.core.records import HISTORY, State, Terms
@@ -163,8 +163,7 @@ def _within(place: Place, rule: Rule) -> Place | None:
     scope = (rule.user_id or "", rule.agent_id or "", rule.session_id or "", rule.memory_id or "")
     if any(mine and theirs and mine != theirs for mine, theirs in zip(place, scope, strict=True)):
         return None
-    user_id, agent_id, session_id, memory_id = (mine or theirs for mine, theirs in zip(place, scope, strict=True))
-    return user_id, agent_id, session_id, memory_id
+    return cast("Place", tuple(mine or theirs for mine, theirs in zip(place, scope, strict=True)))
 
 
 def _changed(wanted: Rule, book: Iterable[Rule]) -> Rule:

@@ -27,7 +27,7 @@ from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore
 from holdfast.ports.registry import Registered, RegistryReader
 from holdfast.ports.stores import Tenant, read_pages
-from holdfast.results import BinResult
+from holdfast.results import BinResult, RegistryMoveResult
 
 _BATCH: Final = 500
 _MOST: Final = 100_000
@@ -126,9 +126,9 @@ class Recycle:
         if user_id is not None and (agent_id is not None or tool_id is not None):
             raise InvalidInputError("an agent or a tool is restored for all its users; give agent_id or tool_id alone")
         if agent_id is not None:
-            return _count_restored(Registry(self.tenant).restore(AGENT, check_id(agent_id, "agent_id")))
+            return _count_restored(Registry(self.tenant).agents.restore(agent_id))
         if tool_id is not None:
-            return _count_restored(Registry(self.tenant).restore(TOOL, check_id(tool_id, "tool_id")))
+            return _count_restored(Registry(self.tenant).tools.restore(tool_id))
         if user_id is not None:
             return self._restore_user(Subject.check(self.tenant.name, user_id))
         raise InvalidInputError("say what to restore: memory_id, session_id, agent_id, tool_id, user_id or bundle")
@@ -147,9 +147,8 @@ class Recycle:
         return None if user_id is None else Subject.check(self.tenant.name, user_id)
 
     def _restore_one(self, memory_id: str, user_id: str | None) -> int:
-        record = self._find(memory_id, user_id)
-        now = self.tenant.now()
-        if record is None:
+        record, now = self.tenant.records.find(self.tenant.name, memory_id), self.tenant.now()
+        if record is None or record.state is not State.RECYCLED or user_id not in (None, record.scope.user_id):
             subject = self._message_owner(memory_id, user_id, now)
             if subject is not None and self.tenant.history.restore_message(subject, memory_id, now=now):
                 return 1 + self._restore_derived(memory_id, now)
@@ -174,13 +173,6 @@ class Recycle:
             raise NotFoundError(f"nothing that went as {quote(bundle)} is in the recycle bin")
         return back.check()
 
-    def _find(self, memory_id: str, user_id: str | None) -> Record | None:
-        """A record in the bin, whoever's it is."""
-        found = self.tenant.records.find(self.tenant.name, memory_id)
-        if found is None or found.state is not State.RECYCLED or user_id not in (None, found.scope.user_id):
-            return None
-        return found
-
     def _message_owner(self, memory_id: str, user_id: str | None, now: int) -> Subject | None:
         subject = self._subject(user_id)
         messages, _ = self.tenant.history.binned_messages(self.tenant.name, subject, now=now, limit=_MOST)
@@ -188,11 +180,8 @@ class Recycle:
 
     def _restore_session(self, session_id: str, agent_id: str | None, user_id: str | None) -> int:
         sessions = self.tenant.dues.binned_sessions(self.tenant.name, self._subject(user_id), limit=_MOST)
-        found = [
-            session
-            for session in sessions
-            if session_id in (session.session_id, session.id) and agent_id in (None, session.agent_id)
-        ]
+        named = [session for session in sessions if session_id in (session.session_id, session.id)]
+        found = [session for session in named if agent_id in (None, session.agent_id)]
         if not found:
             raise NotFoundError(f"no session {session_id!r} is in the recycle bin")
         if len({(session.subject, session.agent_id) for session in found}) > 1:
@@ -215,8 +204,7 @@ class Recycle:
         now = self.tenant.now()
         pages = read_pages(partial(self.tenant.records.binned, self.tenant.name, subject), _BATCH)
         back = self._bring_back(chain.from_iterable(pages), now)
-        sessions = self.tenant.dues.binned_sessions(self.tenant.name, subject, limit=_MOST)
-        for session in sessions:
+        for session in self.tenant.dues.binned_sessions(self.tenant.name, subject, limit=_MOST):
             if session.purge_at is not None and session.purge_at > now:
                 back.count(self._bring_back_session(session, now), session.agent_id)
         for binned in self.tenant.history.binned_messages(self.tenant.name, subject, now=now, limit=_MOST)[0]:
@@ -235,15 +223,13 @@ class Recycle:
         in_time = (record for record in found if record.purge_at is not None and record.purge_at > now)
         for subject, theirs in groupby(in_time, key=lambda record: record.scope.subject):
             while batch := list(islice(theirs, _BATCH)):
-                answers = self.tenant.records.transition(
-                    subject, [restore_move(record, now) for record in batch], now=now
-                )
+                moves = [restore_move(record, now) for record in batch]
+                answers = self.tenant.records.transition(subject, moves, now=now)
                 for record, outcome in zip(batch, answers, strict=True):
                     back.count(outcome, record.scope.agent_id)
                     if outcome is Outcome.FULL:
                         back.full = record
-                entities = [record.id for record in batch if record.kind is MemoryType.ENTITY]
-                if entities:
+                if entities := [record.id for record in batch if record.kind is MemoryType.ENTITY]:
                     self.refresh(subject, entities)
         return back
 
@@ -326,10 +312,9 @@ class _Restored:
         return done
 
 
-def _count_restored(restored: dict[str, Any]) -> int:
+def _count_restored(restored: RegistryMoveResult) -> int:
     """How many things came back: what was an agent's own, and itself."""
-    names = ("persona", "episodic", "sessions")
-    return 1 + sum(int(restored.get(name, 0)) for name in names)
+    return 1 + restored.get("persona", 0) + restored.get("episodic", 0) + restored.get("sessions", 0)
 
 
 def _describe(one: Record | Session | BinnedMessage | Registered, now: int) -> BinResult:

@@ -64,30 +64,6 @@ class Registry:
     def _store(self) -> RegistryStore:
         return self.tenant.registry
 
-    def remove(self, sort: str, entry_id: str) -> dict[str, Any]:
-        """Remove an agent or a tool, or go on where that was cut short; what went to the recycle bin."""
-        now, tenant = self.tenant.now(), self.tenant.name
-        request = begin_steps()
-        bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
-        entry = self._store.get(tenant, sort, entry_id)
-        if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):
-            reason = f"{sort} {entry_id} was removed by the user"
-            entry = self._store.remove(tenant, sort, entry_id, now=now, reason=reason, bundle=bundle)
-        moved, left = self._follow(entry, now)
-        went = {**_counts(sort, moved), "purge_at": iso(entry.purge_at or now)}
-        return {f"{sort}_id": entry_id, **went, **({"held": left["held"]} if left["held"] else {})}
-
-    def restore(self, sort: str, entry_id: str) -> dict[str, Any]:
-        """Bring back an agent or a tool with all that went with it; what came, and how much could not, and why."""
-        now, tenant = self.tenant.now(), self.tenant.name
-        begin_steps()
-        entry = self._store.get(tenant, sort, entry_id)
-        if entry is None or entry.unfinished != "restore":
-            entry = self._store.restore(tenant, sort, entry_id, now=now)
-        moved, left = self._follow(entry, now)
-        kept = {"restore_error": {reason: count for reason, count in left.items() if count}} if left.total() else {}
-        return {f"{sort}_id": entry_id, **_counts(sort, moved), **kept}
-
     def finish_unfinished(self, lease: Lease | None = None, only: str | None = None, *, note: Note = _ignore) -> int:
         """Finish what a crash cut short, in the direction in which it was going (``remove`` or ``restore`` alone, if
         one is named); how many there were.
@@ -124,7 +100,7 @@ class Registry:
 
     def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
         try:
-            moved, _ = self._follow(entry, now, lease)
+            moved, _ = self.follow(entry, now, lease)
         except StaleError:  # somebody else removed or restored it, and goes on with that
             return False
         except StoreAwayError as problem:
@@ -137,7 +113,7 @@ class Registry:
                     note(Line(kind, ACTIONS[State.RECYCLED], removal_reason(entry.id), moved[name], size))
         return True
 
-    def _follow(self, entry: Registered, now: int, lease: Lease | None = None) -> tuple[Counter[str], Counter[str]]:
+    def follow(self, entry: Registered, now: int, lease: Lease | None = None) -> tuple[Counter[str], Counter[str]]:
         """Move all that is an agent's own where the agent went; what moved, and what did not, by reason."""
         moved: Counter[str] = Counter()
         left: Counter[str] = Counter()
@@ -197,12 +173,30 @@ class Roster:
         return _describe(found)
 
     def remove(self, id: str) -> RegistryMoveResult:  # noqa: A002
-        """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was."""
-        return cast("RegistryMoveResult", self.registry.remove(self.sort, self._check(id)))
+        """Send to the recycle bin for 15 days with all that is its own, out of recall at once; how much that was. Where
+        that was cut short, it goes on.
+        """
+        name, sort, store, now = self._check(id), self.sort, self.tenant.registry, self.tenant.now()
+        request = begin_steps()
+        bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
+        entry = store.get(self.tenant.name, sort, name)
+        if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):
+            reason = f"{sort} {name} was removed by the user"
+            entry = store.remove(self.tenant.name, sort, name, now=now, reason=reason, bundle=bundle)
+        moved, left = self.registry.follow(entry, now)
+        went = {f"{sort}_id": name, **_counts(sort, moved), "purge_at": iso(entry.purge_at or now)}
+        return cast("RegistryMoveResult", {**went, **({"held": left["held"]} if left["held"] else {})})
 
     def restore(self, id: str) -> RegistryMoveResult:  # noqa: A002
-        """Bring back exactly what went with it; how much that was."""
-        return cast("RegistryMoveResult", self.registry.restore(self.sort, self._check(id)))
+        """Bring back exactly what went with it; how much that was, and how much could not come, and why."""
+        name, sort, store, now = self._check(id), self.sort, self.tenant.registry, self.tenant.now()
+        begin_steps()
+        entry = store.get(self.tenant.name, sort, name)
+        if entry is None or entry.unfinished != "restore":
+            entry = store.restore(self.tenant.name, sort, name, now=now)
+        moved, left = self.registry.follow(entry, now)
+        kept = {"restore_error": {reason: count for reason, count in left.items() if count}} if left.total() else {}
+        return cast("RegistryMoveResult", {f"{sort}_id": name, **_counts(sort, moved), **kept})
 
     def list(self, *, include_removed: bool = False) -> list[RegistryResult]:
         """Those that are known, by id; with ``include_removed``, those in the recycle bin too."""

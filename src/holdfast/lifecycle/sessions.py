@@ -17,8 +17,9 @@ from holdfast.core.errors import (
     SummarizerError,
     quote,
 )
-from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.records import Cause, Message, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
+from holdfast.lifecycle.bulk_delete import recycle_move
 from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
@@ -103,9 +104,7 @@ class Sessions:
                 raise NotFoundError(
                     f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
                 )
-            move = Move(
-                session.id, session.version, session.state, State.RECYCLED, "removed by the user", purge_at=now + BIN
-            )
+            move = recycle_move(session, "removed by the user", Cause.USER, now)
             ((outcome,),) = self.tenant.history.transition_all([(session.subject, [move])], now=now)
             if outcome is Outcome.DONE:
                 return session.messages

@@ -213,19 +213,14 @@ class Schedule:
         slot = row.slot if state.due is None else state.due
         assert slot is not None  # noqa: S101 - it is due
         passed = 0 if state.due is None else self._missed(state, state.due) - 1
-        error: str | None = None
-        result: dict[str, Any] | None = None
-        if state.due is not None:
-            mine = self.jobs.claim(name, slot, now=started, lease=lease)
-        else:
-            mine = self.jobs.reclaim(name, slot, now=started, lease=lease)
-        if mine:
+        begin = self.jobs.reclaim if state.due is None else self.jobs.claim
+        if begin(name, slot, now=started, lease=lease):
             result, problem = self._attempt(state.job)
+            error = None if problem is None else _words(problem)
             if problem is not None:
                 _log.error("the job %s failed", name, exc_info=problem)
-                error = _words(problem)
         else:
-            error = "cut short twice before it was finished; not tried again before its next slot"
+            result, error = None, "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
         self.jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
         level = logging.DEBUG if error is None and _is_idle(result) else logging.INFO
@@ -261,9 +256,8 @@ class Schedule:
     def _job(self, name: object) -> Job:
         job = next((job for job in self.runners if job.name == name), None)
         if job is None:
-            raise InvalidInputError(
-                f"there is no job {quote(name)}; jobs are: {', '.join(job.name for job in self.runners)}"
-            )
+            known = ", ".join(job.name for job in self.runners)
+            raise InvalidInputError(f"there is no job {quote(name)}; jobs are: {known}")
         return job
 
     def _states(self, now: int) -> list[_JobState]:

@@ -101,8 +101,7 @@ class Batches:
         outcomes = store.transition_all(batches, now=self.now, lease=self.order.lease(), rules=self.rules)
         for (subject, some), answers in zip(grouped, outcomes, strict=True):
             self._count(some, answers)
-            gone = [decision.id for decision in some if decision.kind == MemoryType.ENTITY]
-            if gone:
+            if gone := [decision.id for decision in some if decision.kind == MemoryType.ENTITY]:
                 self.refresh(subject, gone)
         took = time.monotonic() - began
         self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST), _MOST))

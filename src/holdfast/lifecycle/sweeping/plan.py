@@ -198,14 +198,8 @@ class Report(Account):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as callers of a service see it."""
-        return {
-            "dry_run": False,
-            **self._describe(),
-            "stale": self.stale,
-            "bytes_before": self.bytes_before,
-            "bytes_after": self.bytes_after,
-            "seconds": self.seconds,
-        }
+        own = ("stale", "bytes_before", "bytes_after", "seconds")
+        return {"dry_run": False, **self._describe(), **{name: getattr(self, name) for name in own}}
 
 
 def decision_to_dict(decision: Decision) -> dict[str, Any]:

@@ -136,12 +136,10 @@ class Sweeper:
                 counted = _count_allowed(survey, one, due, exclusions)
             yield one.state, one.window.target, one.reason, *counted
         if survey.order.extent.bin:
-            each = exclusions.one_by_one
-            counted = (
-                _count_each(self._decide_bin(survey, exclusions))
-                if each
-                else _split_held(survey.bin_census(), exclusions)
-            )
+            if exclusions.one_by_one:
+                counted = _count_each(self._decide_bin(survey, exclusions))
+            else:
+                counted = _split_held(survey.bin_census(), exclusions)
             yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
 
     def _purge_census(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
