@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from textwrap import dedent
@@ -48,6 +49,7 @@ class Usage(NamedTuple):
     examples: str
 
 
+@cache  # options that commands share are read once
 def read_usage(function: Callable[..., Any], **words: str) -> Usage:
     """Read the docstring of a command: a text, and below it blocks of indented lines, each below its title.
 
