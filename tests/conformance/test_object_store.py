@@ -165,7 +165,7 @@ def test_what_must_match_is_written_only_over_what_was_read(store: ObjectStore) 
 
     assert second != first
     for stale in (first, store.put("other", b"something else")):
-        with pytest.raises(StaleError, match="changed by another writer") as raised:
+        with pytest.raises(StaleError, match="another writer has changed") as raised:
             store.put("a/key", b"third", match=stale)
         assert raised.value.retryable
     assert store.get_with_tag("a/key") == (b"second", second)
