@@ -389,8 +389,8 @@ def test_a_hold_that_comes_after_an_erasure_was_cut_short_keeps_everything_until
             assert holdfast.manager("ann", "guide").get(memory_id)["content"] == "evidence"
             assert [one.id for one in holdfast.holds.list()] == [hold.id]
             assert holdfast.certificates.list() == []
-            assert len(holdfast.ledger.deferred()) == 1
-            assert f"the erasure of {holdfast.ledger.deferred()[0]} has begun" in caplog.text
+            assert len(holdfast.ledger.list_deferred()) == 1
+            assert f"the erasure of {holdfast.ledger.list_deferred()[0]} has begun" in caplog.text
             assert "'ann'" not in caplog.text
     with Holdfast.open(home=home, clock=clock) as holdfast:
         (refused,) = [entry for entry in holdfast.audit.tail(user_id="ann") if entry["action"] == "refused"]
@@ -412,7 +412,7 @@ def test_a_hold_that_comes_after_an_erasure_was_cut_short_keeps_everything_until
     with Holdfast.open(home=home, clock=clock) as holdfast:
         assert holdfast.manager("ann", "guide").retrieve("evidence") == []
         assert holdfast.holds.list(released=True) == [] or "tag" in whom
-        assert (len(holdfast.certificates.list()), holdfast.ledger.deferred()) == (2, [])
+        assert (len(holdfast.certificates.list()), holdfast.ledger.list_deferred()) == (2, [])
         holdfast.backups.rotate(confirm=True)
         assert [holdfast.backups.verify(one.id).erased for one in holdfast.backups.list()] == [0, 0], (
             "taken out of them"

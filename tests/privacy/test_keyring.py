@@ -123,7 +123,7 @@ def test_the_wrong_master_key_is_refused_by_name(folder: Path) -> None:
     with pytest.raises(MasterKeyError, match="wrapped with master key") as caught:
         ring(folder, wrong).get(ANN)
     assert wrong not in str(caught.value)
-    assert list(ring(folder, wrong).unopened()) == [("data", ANN)]
+    assert list(ring(folder, wrong).find_unopened()) == [("data", ANN)]
 
 
 def test_the_master_key_is_changed_without_changing_the_keys(folder: Path) -> None:

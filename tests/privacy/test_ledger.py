@@ -51,12 +51,12 @@ def test_an_erasure_that_is_put_off_goes_on_under_an_entry_of_its_own(tmp_path: 
     first, other = kept.begin(KEYS[0], at=1), kept.begin(KEYS[1], at=1)
     kept.defer(KEYS[0])
 
-    assert (kept.deferred(), kept.find(KEYS[0]), kept.erased(after=0)) == ([KEYS[0]], None, {KEYS[1]})
+    assert (kept.list_deferred(), kept.find(KEYS[0]), kept.list_erased(after=0)) == ([KEYS[0]], None, {KEYS[1]})
 
     again = kept.begin(KEYS[0], at=2)
     kept.carry_out(again)
-    assert (again.no, kept.find(KEYS[0]), kept.deferred()) == (3, again, [])
-    assert (kept.erased(after=first.no), kept.erased(after=other.no)) == ({KEYS[0], KEYS[1]}, {KEYS[0]})
+    assert (again.no, kept.find(KEYS[0]), kept.list_deferred()) == (3, again, [])
+    assert (kept.list_erased(after=first.no), kept.list_erased(after=other.no)) == ({KEYS[0], KEYS[1]}, {KEYS[0]})
 
 
 def test_what_was_carried_out_is_not_put_off(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_was_carried_out_is_not_put_off(tmp_path: Path) -> None:
     kept.defer(KEYS[0])
     kept.defer(KEYS[1])
 
-    assert (kept.is_carried_out(KEYS[0]), kept.is_carried_out(KEYS[1]), kept.deferred()) == (True, False, [])
+    assert (kept.is_carried_out(KEYS[0]), kept.is_carried_out(KEYS[1]), kept.list_deferred()) == (True, False, [])
 
 
 def test_none_is_lost_when_many_begin_at_once(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_what_cannot_be_opened_does_not_keep_the_rest_from_being_rewrapped(folde
     ring(folder, old).ensure("b" * 32, now=NOW)
 
     assert ring(folder, old).rewrap(master(new, folder), now=NOW) == 1
-    assert list(ring(folder, new).unopened()) == [("data", ANN)]
+    assert list(ring(folder, new).find_unopened()) == [("data", ANN)]
 
 
 def test_a_key_destroyed_during_a_rewrap_stays_destroyed(folder: Path) -> None:

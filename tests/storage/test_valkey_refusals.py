@@ -283,11 +283,11 @@ def test_urls_are_read_as_they_are_written() -> None:
     full = read_address(f"rediss://us%3Aer:{QUOTED}@[::1]:7000/3?ssl_check_hostname=no")
     assert (full.host, full.port, full.database) == ("::1", 7000, 3)
     assert (full.username, full.password, full.tls, full.check_hostname) == ("us:er", SECRET, True, False)
-    assert full.shown == "rediss://[::1]:7000/3"
+    assert full.safe_url == "rediss://[::1]:7000/3"
     assert SECRET not in repr(full)
     for url in ("valkey+cluster://h:1", "valkey://h:1/0?cluster=true", "redis+cluster://h:1/"):
         assert read_address(url).cluster
-    assert read_address("rediss+cluster://h:1").shown == "rediss+cluster://h:1"
+    assert read_address("rediss+cluster://h:1").safe_url == "rediss+cluster://h:1"
 
 
 @pytest.mark.parametrize(

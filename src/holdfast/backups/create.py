@@ -217,7 +217,7 @@ class BackupMaker:
 
     def _without_erased(self, docs: Sequence[Doc], *, after: int) -> list[Doc]:
         """The documents without those of users who were erased meanwhile; this may have made their keys again."""
-        erased = self._ledger.erased(after=after)
+        erased = self._ledger.list_erased(after=after)
         for alias in filter(self._ledger.is_carried_out, erased):  # the other erasures have not come to their keys yet
             self._keyring.destroy(alias)
         return [doc for doc in docs if doc.key not in erased]

@@ -180,7 +180,7 @@ def segment_place(segment: str) -> tuple[str, int]:
 def sign_document(content: Mapping[str, Any], key: SigningKey) -> bytes:
     """A JSON object with a signature over everything else in it."""
     document = {**content, "key": {"id": key.id, "public": base64.b64encode(key.public).decode()}}
-    signature = base64.b64encode(key.sign(_signed(document))).decode()
+    signature = base64.b64encode(key.sign(_bytes_to_sign(document))).decode()
     return json.dumps({**document, "signature": signature}, indent=1, sort_keys=True).encode() + b"\n"
 
 
@@ -199,12 +199,12 @@ def read_signed(data: bytes, keys: SigningKeys, what: str) -> dict[str, Any]:
             f"{what} is signed with key {key_id}, which this store's keyring does not know; it is another store's, or "
             "was changed: name the keyring that belongs to it in HOLDFAST_STATE_URL"
         )
-    if not whole or not is_signature(signature, _signed(document), public):
+    if not whole or not is_signature(signature, _bytes_to_sign(document), public):
         raise ObjectDamagedError(f"{what} is damaged: it is not as it was signed")
     return document
 
 
-def _signed(document: Mapping[str, Any]) -> bytes:
+def _bytes_to_sign(document: Mapping[str, Any]) -> bytes:
     content = {name: value for name, value in document.items() if name != "signature"}
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

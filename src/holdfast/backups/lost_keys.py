@@ -77,7 +77,7 @@ class LostKeys:
         missing only for the moment.
         """
         self._keyring.require_master()
-        lost = list(self._keyring.unopened())
+        lost = list(self._keyring.find_unopened())
         data = {key_id for purpose, key_id in lost if purpose == "data"}
         owner = self._other_keyring()
         if owner is not None:
@@ -109,7 +109,7 @@ class LostKeys:
         """
         if self._other_keyring() is not None:
             self._identity.bind(self._keyring.make_id(), replace=True)
-        lost = list(self._keyring.unopened())
+        lost = list(self._keyring.find_unopened())
         current = self._signing.current_id()
         for purpose, key_id in lost:
             if purpose == "signing":

@@ -148,7 +148,7 @@ class _Rewrite:
         self.damaged: set[str] = set()
         self.rewritten: list[str] = []
         known = min((one.ledger for one in staying), default=self._last)
-        self._erased = ledger.erased(after=known)
+        self._erased = ledger.list_erased(after=known)
         self._docs = self._read_indexes() if self._erased else {}
         self._worn = {doc.segment for docs in self._docs.values() for doc in docs if doc.key in self._erased}
         self._taken = set(catalog.objects.names(layout.SEGMENTS)) if self._worn else set()

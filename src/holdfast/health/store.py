@@ -225,7 +225,7 @@ def _check_overdue(store: Tenant) -> Check:
 @check("erasures", "correct HOLDFAST_STATE_URL, or the permissions there")
 def _check_erasures(settings: Settings) -> Check | None:
     """Those that have begun and that a hold keeps; nothing is said where there are none."""
-    deferred = Ledger(open_keeping(settings)).deferred()
+    deferred = Ledger(open_keeping(settings)).list_deferred()
     return warn(f"begun, and kept by a hold: {', '.join(deferred)}", ADVICE["erasures"]) if deferred else None
 
 

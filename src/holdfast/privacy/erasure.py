@@ -144,7 +144,7 @@ class Eraser:
                 begin = partial(self._begin, begun, now)
                 tombstone, found = self._subjects.detach(subject, now=now, begin=begin, defer=self._ledger.defer)
             except errors.HeldError as problem:
-                if any(name == subject for _, name in self._subjects.having(self._ledger.deferred())):
+                if any(name == subject for _, name in self._subjects.having(self._ledger.list_deferred())):
                     raise errors.HeldError(f"{problem}. Its erasure had begun before, and goes on after it") from None
                 raise
             unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
@@ -231,7 +231,7 @@ class Eraser:
         entries = list(self._ledger.entries(after=seen)) if last > seen else []
         for entry in entries:
             self._ledger.mend(entry)
-        keys = list(dict.fromkeys([*(entry.key for entry in entries), *self._ledger.deferred()]))
+        keys = list(dict.fromkeys([*(entry.key for entry in entries), *self._ledger.list_deferred()]))
         count = 0
         for start in range(0, len(keys), _KEYS):
             for alias, subject in self._subjects.having(keys[start : start + _KEYS]):

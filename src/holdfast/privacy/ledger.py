@@ -96,15 +96,15 @@ class Ledger:
         if self._read_mark(key) is not None and not self.is_carried_out(key):
             self._objects.put(_deferral(key), b"")
 
-    def deferred(self) -> list[str]:
+    def list_deferred(self) -> list[str]:
         """The keys of users whose erasure is deferred."""
         return sorted(name.removeprefix(DEFERRED) for name in self._objects.names(DEFERRED))
 
-    def erased(self, *, after: int) -> set[str]:
+    def list_erased(self, *, after: int) -> set[str]:
         """The keys of all users who were erased, or are being erased, by the entries after a number."""
         if self.last() <= after:
             return set()
-        return {entry.key for entry in self.entries(after=after)}.difference(self.deferred())
+        return {entry.key for entry in self.entries(after=after)}.difference(self.list_deferred())
 
     def last(self) -> int:
         """The number of the last entry; 0 if there is none."""

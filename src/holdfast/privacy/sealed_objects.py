@@ -52,7 +52,7 @@ class SealedObjects:
         key = self._keyring.ensure(alias, now=self._now())
         if self._is_erased(alias):
             self._keyring.destroy(alias)
-            raise _erased(alias)
+            raise _erased_error(alias)
         return key
 
     def get(self, name: str) -> bytes:
@@ -71,7 +71,7 @@ class SealedObjects:
         except (KeyMissingError, SealBrokenError) as problem:
             is_missing = isinstance(problem, KeyMissingError)
             if is_missing and self._is_erased(key_id):
-                raise _erased(key_id) from problem
+                raise _erased_error(key_id) from problem
             if is_missing and not self._keyring.is_abandoned(key_id):
                 raise
             what = f"the object {name} in {self.url}"
@@ -96,5 +96,5 @@ def owner_of(name: str) -> str | None:
     return None if found is None else found[1]
 
 
-def _erased(alias: str) -> ObjectMissingError:
+def _erased_error(alias: str) -> ObjectMissingError:
     return ObjectMissingError(f"the user with the pseudonym {alias} was erased; nothing of them is kept")

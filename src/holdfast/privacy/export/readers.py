@@ -154,7 +154,7 @@ class Person:
     def sessions(self) -> Iterator[Session]:
         """The user's conversations."""
         reader = self.sources.reader
-        return _paged(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
+        return _read_pages(lambda after: reader.sessions(self.subject, after=after, limit=_PAGE), 0)
 
     @cached_property
     def own_sessions(self) -> frozenset[str]:
@@ -189,7 +189,7 @@ class Person:
         return self._packs[number]
 
 
-def _paged(read: Callable[[Any], tuple[list[T], Any]], after: Any) -> Iterator[T]:
+def _read_pages(read: Callable[[Any], tuple[list[T], Any]], after: Any) -> Iterator[T]:
     while True:
         found, after = read(after)
         if not found:
@@ -203,7 +203,7 @@ def _paged(read: Callable[[Any], tuple[list[T], Any]], after: Any) -> Iterator[T
 def read_memories(person: Person, name: MemoryType) -> Iterator[Line]:
     """Every record of a kind, whole, in whatever state it is."""
     reader, kind = person.sources.reader, TYPES[name]
-    for record in _paged(lambda after: reader.records(person.subject, kind, after=after, limit=_PAGE), 0):
+    for record in _read_pages(lambda after: reader.records(person.subject, kind, after=after, limit=_PAGE), 0):
         whole, note = _whole(person, record)
         if whole is None:
             continue  # deleted for good meanwhile
@@ -271,7 +271,7 @@ def _conversation(person: Person, head: Line) -> Iterator[Line]:
     reader, item_id = person.sources.reader, head["conversation_id"]
     person.note(item_id)
     yield head
-    for kept in _paged(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
+    for kept in _read_pages(lambda after: reader.messages(person.subject, item_id, after=after, limit=_PAGE), 0):
         person.note(kept.message.id)
         yield describe("message", kept)
 
@@ -324,7 +324,7 @@ def read_holds(person: Person) -> Iterator[Line]:
 def read_audit(person: Person) -> Iterator[Line]:
     """The user's audit chain."""
     reader = person.sources.reader
-    found = _paged(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
+    found = _read_pages(lambda after: reader.audit(person.subject, after=after, limit=_PAGE), 0)
     yield from (describe("audit", entry) for entry in found)
 
 

@@ -84,7 +84,7 @@ def rotate_master(
 def _check_openable(keyring: Keyring, new: MasterKey | None) -> None:
     """``MasterKeyError`` if the present master key opens none of the keys: then it is not the right one."""
     others = {key.id for key in keyring.list_keys() if new is None or key.master != new.id}
-    if others and others <= {key_id for _, key_id in keyring.unopened()}:
+    if others and others <= {key_id for _, key_id in keyring.find_unopened()}:
         raise errors.MasterKeyError(
             f"the master key opens none of the {len(others):,} keys that are to be wrapped again; nothing was changed: "
             "give the one that they are wrapped with as HOLDFAST_MASTER_KEY"
@@ -246,7 +246,7 @@ class Keyring:
 
         Keys that another process makes meanwhile under the old one are found too: it ends when none is left. A process
         that still uses the old master key after that must read the new one before it makes a key. A key that cannot be
-        opened is left as it is: ``unopened`` lists it.
+        opened is left as it is: ``find_unopened`` lists it.
         """
         done = 0
         while again := sum(self._rewrap(name, key_id, new, now, progress) for name, _, key_id in self._all()):
@@ -271,7 +271,7 @@ class Keyring:
         progress(1)
         return True
 
-    def unopened(self) -> Iterator[tuple[Purpose, str]]:
+    def find_unopened(self) -> Iterator[tuple[Purpose, str]]:
         """The keys that this master key does not open, or that are damaged, and what each is for."""
         for name, purpose, key_id in self._all():
             try:
@@ -364,7 +364,7 @@ class Keyring:
             wrapped = base64.b64decode(kept["wrapped"], validate=True)
             return DataKey(key_id, unseal(_as_data_key(master), f"key {key_id}", wrapped))
         except (SealBrokenError, ValueError) as problem:
-            raise _damaged(key_id, problem) from problem
+            raise _damaged_error(key_id, problem) from problem
 
 
 def _wrap(key: DataKey, master: MasterKey, **moments: str | None) -> bytes:
@@ -380,12 +380,12 @@ def _parse(key_id: str, data: bytes) -> dict[str, Any]:
             raise ValueError("it is not the key that it should be")  # noqa: TRY301 - one message for all
         str(kept["wrapped"])
     except (ValueError, KeyError, TypeError) as problem:
-        raise _damaged(key_id, problem) from problem
+        raise _damaged_error(key_id, problem) from problem
     found: dict[str, Any] = kept
     return found
 
 
-def _damaged(key_id: str, problem: Exception) -> errors.ObjectDamagedError:
+def _damaged_error(key_id: str, problem: Exception) -> errors.ObjectDamagedError:
     return errors.ObjectDamagedError(f"key {key_id} is damaged ({problem}); bring it back from a copy of the keyring")
 
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.errors import InvalidSettingsError, MasterKeyError, StoreFullError
 from holdfast.privacy.keys.encryption import KEY_BYTES
-from holdfast.storage.objects.disk import NO_ROOM, locked, name_file, new_file, sync_file, sync_folder
+from holdfast.storage.objects.disk import NO_ROOM, lock_folder, name_file, new_file, sync_file, sync_folder
 
 SETTING: Final = "HOLDFAST_MASTER_KEY"
 _SECONDS: Final = 30
@@ -83,7 +83,7 @@ def master_file(setting: str, default: Path) -> Path | None:
 def make_master(path: Path) -> MasterKey:
     """A new master key, in a file that only its owner may read; the one that is there, if another was faster."""
     path = _real(path)
-    with _locked(path):
+    with _lock(path):
         if not path.exists():
             _replace(path, new_master_text())
     return _of_file(path)
@@ -97,10 +97,10 @@ def begin_change(path: Path) -> Change:
 
     A change that was begun and not ended is continued: no third key is made.
     """
-    old = _old(path)
+    old = _old_path(path)
     if not path.exists():
         raise MasterKeyError(f"there is no master key in {path} that could be changed")
-    with _locked(path):
+    with _lock(path):
         if not old.exists():
             _replace(old, path.read_text(encoding="ascii"))
         if _of_file(old) == _of_file(path):
@@ -110,8 +110,8 @@ def begin_change(path: Path) -> Change:
 
 def end_change(path: Path, change: Change) -> None:
     """Destroy the master key that a change began with: nothing is wrapped with it any more."""
-    old = _old(path)
-    with _locked(path):
+    old = _old_path(path)
+    with _lock(path):
         if old.exists() and _of_file(old) == change.old:  # not that of a later change
             old.unlink()
             sync_folder(path.parent)
@@ -122,7 +122,7 @@ def read_previous(setting: str, default: Path) -> MasterKey | None:
     path = master_file(setting, default)
     with suppress(FileNotFoundError):
         if path is not None:
-            return _of_text(_old(path).read_text(encoding="ascii").strip(), str(_old(path)))
+            return _of_text(_old_path(path).read_text(encoding="ascii").strip(), str(_old_path(path)))
     return None
 
 
@@ -130,15 +130,15 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _old(path: Path) -> Path:
+def _old_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.old")
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(path.parent, needed=True):
+        with lock_folder(path.parent, needed=True):
             yield
     except OSError as problem:
         if problem.errno in NO_ROOM:

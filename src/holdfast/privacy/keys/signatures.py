@@ -145,9 +145,9 @@ class SigningKeys:
         except errors.ObjectMissingError:
             return None
         except errors.InvalidInputError as problem:
-            raise _damaged(key_id) from problem
+            raise _damaged_error(key_id) from problem
         if public_id(public) != key_id:
-            raise _damaged(key_id)
+            raise _damaged_error(key_id)
         return public
 
     def public_ids(self) -> Iterator[str]:
@@ -201,7 +201,7 @@ class SigningKeys:
             ) from problem
         public = _public_of(secret)
         if public_id(public) != key_id:
-            raise _damaged(key_id)
+            raise _damaged_error(key_id)
         return SigningKey(key_id, secret, public)
 
 
@@ -219,5 +219,5 @@ def _public_name(key_id: str) -> str:
     return f"{SIGNING}{key_id}.pub"
 
 
-def _damaged(key_id: str) -> errors.ObjectDamagedError:
+def _damaged_error(key_id: str) -> errors.ObjectDamagedError:
     return errors.ObjectDamagedError(f"signing key {key_id} is damaged; bring it back from a copy of the keyring")

@@ -138,7 +138,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, needed: bool) -> Iterator[None]:
+def lock_folder(folder: Path, *, needed: bool) -> Iterator[None]:
     """Nobody else writes in a folder meanwhile. Where there are no locks, that matters only if they are ``needed``.
 
     ``TimeoutError`` if another has it for too long, ``OSError`` if one is needed and there is none.

@@ -84,7 +84,7 @@ class LocalObjects:
         with _translate_errors(f"delete objects of {self._folder}"):
             if targets:
                 self._require_folder()
-                with disk.locked(self._folder, needed=False):
+                with disk.lock_folder(self._folder, needed=False):
                     for target in targets:
                         with suppress(FileNotFoundError, NotADirectoryError):
                             if not target.is_dir():
@@ -121,7 +121,7 @@ class LocalObjects:
             disk.sync_file(file)
 
             def give_name() -> None:
-                with disk.locked(self._folder, needed=absent or match is not None):
+                with disk.lock_folder(self._folder, needed=absent or match is not None):
                     if absent and target.exists():
                         raise errors.ConflictError(f"there is an object {target} already; nothing was written")
                     if match is not None and match != (_tag(target.read_bytes()) if target.is_file() else None):

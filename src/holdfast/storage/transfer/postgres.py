@@ -185,7 +185,7 @@ class PostgresTarget(PostgresSource):
                     f"{self.place} holds an unfinished copy of {found['place']}; finish that, or drop its schema; "
                     "nothing was changed"
                 )
-            if found is None and (used := _used(tx.connection)):
+            if found is None and (used := _find_used(tx.connection)):
                 raise _in_use_error(self.place, used)
             everything = ", ".join([*(table.name for table in TABLES if table.name != "schema_version"), COPYING])
             _run(tx, f"TRUNCATE {everything}")
@@ -258,7 +258,7 @@ class PostgresWriter:
                 self._connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
 
     def used(self) -> list[str]:
-        return [name for name in _used(self._connection) if name != "subject_locks"]
+        return [name for name in _find_used(self._connection) if name != "subject_locks"]
 
     def add(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         _copy_in(self._connection, table_of(table), columns, rows)
@@ -303,7 +303,7 @@ def check_free(url: str) -> str | None:
             connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
             if _is_there(connection, COPYING):
                 return str(_read_note(connection, _SOURCE).get("place", "?"))
-            if used := _used(connection):
+            if used := _find_used(connection):
                 raise _in_use_error(f"{place}, schema {schema}", used)
     except psycopg.Error as problem:
         raise translate_error(problem, place, _TARGET) from problem
@@ -317,7 +317,7 @@ def _read_note(connection: Connection, name: str) -> dict[str, Any]:
     return found
 
 
-def _used(connection: Connection) -> list[str]:
+def _find_used(connection: Connection) -> list[str]:
     """The tables in which a store has something that it had not when it was opened first."""
     return [
         table.name

@@ -26,5 +26,5 @@ def open_short_term(url: str, *, timeout: float = 2.0) -> ValkeyShortTerm:
     except ModuleNotFoundError as problem:
         if problem.name != "valkey":
             raise
-        raise missing_extra(f"the short-term store {address.shown}", "valkey") from problem
+        raise missing_extra(f"the short-term store {address.safe_url}", "valkey") from problem
     return ValkeyShortTerm(address, timeout=timeout)

@@ -24,7 +24,7 @@ _SWITCHES: Final = {**dict.fromkeys(("true", "1", "yes"), "true"), **dict.fromke
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is, and how it is spoken to. Its ``repr`` and ``shown`` hold no secret."""
+    """Where a server is, and how it is spoken to. Its ``repr`` and ``safe_url`` hold no secret."""
 
     product: str
     """``valkey`` or ``redis``, as it was written."""
@@ -39,7 +39,7 @@ class Address:
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def shown(self) -> str:
+    def safe_url(self) -> str:
         """The address as messages show it."""
         scheme = f"{self.product}{'s' if self.tls else ''}{'+cluster' if self.cluster else ''}"
         return f"{scheme}://{self.host_and_port}" + ("" if self.cluster else f"/{self.database}")

@@ -56,7 +56,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[errors.StorageError], str]]] = {
 
 def explain(problem: Exception, address: Address) -> errors.StorageError:
     """The error to raise for one of the client's. Neither a password nor what was sent is in its words."""
-    where = f"the short-term store {address.shown}"
+    where = f"the short-term store {address.safe_url}"
     if isinstance(problem, exceptions.ValkeyClusterException):
         return _of_a_cluster(problem, where, address)
     if isinstance(problem, exceptions.AuthenticationError | exceptions.AuthorizationError):
@@ -230,7 +230,7 @@ class Server:
 
     def _client(self) -> Client:
         if self._closed:
-            raise errors.ClosedError(f"the short-term store {self.address.shown} was closed; open the engine again")
+            raise errors.ClosedError(f"the short-term store {self.address.safe_url} was closed; open the engine again")
         process = os.getpid()  # a forked process must not speak on the connections of its parent
         client = self._clients.get(process)
         if client is None:

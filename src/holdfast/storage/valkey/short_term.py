@@ -131,15 +131,15 @@ class ValkeyShortTerm:
         self, scope: Scope, messages: Sequence[Message], *, ttl: int, now: int, most: int, session: str = ""
     ) -> int:
         milliseconds = -(-ttl // 1_000)
-        arguments: list[Word] = [now, now + ttl, milliseconds, most, session, *map(_stored, messages)]
+        arguments: list[Word] = [now, now + ttl, milliseconds, most, session, *map(_encode, messages)]
         held: int = self._server.run(Run(_APPEND, session_keys(scope), arguments), again=True)
         return held
 
     def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
-        return _messages(*self._server.run(Run(_WINDOW, session_keys(scope)[:1], _asked(now, session)), again=True))
+        return _messages(*self._server.run(Run(_WINDOW, session_keys(scope)[:1], _arguments(now, session)), again=True))
 
     def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
-        found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], _asked(now, session)), again=True)
+        found = self._server.run(Run(_EXPIRY, session_keys(scope)[:1], _arguments(now, session)), again=True)
         return None if found is None else int(found)
 
     def remove(self, scope: Scope, message_ids: Sequence[str]) -> int:
@@ -208,7 +208,7 @@ class ValkeyShortTerm:
     @property
     def url(self) -> str:
         """Where the server is, without user and password."""
-        return self._server.address.shown
+        return self._server.address.safe_url
 
     def check(self) -> ServerCheck:
         """Ask the server what it is, and write, read and remove a window; raises what any other call would."""
@@ -276,11 +276,11 @@ def _problems(facts: Mapping[str, str], *, is_cluster: bool) -> Iterator[ServerP
         )
 
 
-def _asked(now: int, session: str | None) -> tuple[Word, ...]:
+def _arguments(now: int, session: str | None) -> tuple[Word, ...]:
     return (now,) if session is None else (now, session)
 
 
-def _stored(message: Message) -> bytes:
+def _encode(message: Message) -> bytes:
     """A message as it is stored: its id, the rest of it but for its content, its content; the first two are a line."""
     rest = to_json({"role": message.role, "at": message.created_at, "metadata": message.metadata})
     content = pack(message.content)

@@ -75,7 +75,7 @@ def check_keys(call: Call) -> Any:
         holdfast key check
     """
     kept = sum(1 for _ in call.keyring.list_keys())
-    wrong = [key_id for _, key_id in call.keyring.unopened()]
+    wrong = [key_id for _, key_id in call.keyring.find_unopened()]
     return Output({"ok": not wrong, "keys": kept, "wrong": wrong}, code=ExitCode.UNHEALTHY if wrong else 0)
 
 
