@@ -23,18 +23,8 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import ClockError, ConfirmationNeededError, ExpiredError, HoldfastError
-from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage
-from holdfast.edges.cli.output import (
-    ExitCode,
-    Output,
-    Part,
-    Render,
-    error_console,
-    report,
-    report_failure,
-    write,
-    write_parts,
-)
+from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage, split_text
+from holdfast.edges.cli.output import ExitCode, Output, Part, Render, error_console, report, write, write_parts
 
 if TYPE_CHECKING:
     from holdfast.engine import Holdfast, MemoryManager
@@ -154,6 +144,11 @@ class Call:
         write_parts(error_console(), parts)
         typer.confirm(question, err=True, abort=True)
 
+    def tell(self, text: str) -> None:
+        """Say on stderr what people should know while it runs."""
+        if not self.as_json:
+            error_console().print(text, soft_wrap=True)
+
     def explain_wait(self) -> ClockError | None:
         """Why what is past its time waits in the recycle bin; ``None`` where the store believes the clock."""
         belief = self.engine.trust.look(self.engine.services.now())
@@ -221,14 +216,10 @@ class _Root(_Group):
             return super().main(given, prog_name, standalone_mode=False, **extra)
         try:
             ended = super().main(given, prog_name, standalone_mode=not as_json, **extra)
-        except HoldfastError as problem:
+        except (HoldfastError, _UsageError) as problem:
             ended = report(problem, as_json=as_json)
         except typer.Abort:
             ended = ExitCode.INTERRUPTED
-        except _UsageError as problem:
-            said = getattr(problem, "format_message", problem.__str__)()
-            report_failure("usage", said, retryable=False, as_json=as_json)
-            ended = ExitCode.USAGE
         sys.exit(ended or 0)
 
 
@@ -291,8 +282,11 @@ def command(
     return register
 
 
-def add_group(module: str, name: str, about: str, *examples: str, bare: str | None = None) -> typer.Typer:
-    """A group of commands below the application; without a command, one with ``bare`` runs that command."""
+def add_group(module: str, name: str, text: str, *, bare: str | None = None) -> typer.Typer:
+    """A group of commands below the application; without a command, one with ``bare`` runs that command.
+
+    ``text`` is its help: what it is for, and examples, as the docstring of a command has them.
+    """
     group = typer.Typer(cls=_Group, no_args_is_help=bare is None)
 
     def run(context: typer.Context, **values: Any) -> None:
@@ -303,7 +297,8 @@ def add_group(module: str, name: str, about: str, *examples: str, bare: str | No
 
     _set_signature(run, [], *([of_tenant, everywhere] if bare else [everywhere]), hidden=bare is None)
     group.callback(invoke_without_command=bare is not None)(run)
-    epilog = _EXAMPLES + "\n\n".join(examples)
+    about, blocks = split_text(text)
+    epilog = _EXAMPLES + blocks["Examples"]
     app.add_typer(group, name=name, cls=_Group, help=about, epilog=epilog, rich_help_panel=_panel_of(module))
     return group
 

@@ -58,9 +58,7 @@ def read_usage(function: Callable[..., Any], **words: str) -> Usage:
     Options, which has what belongs to none. An option is for the parameter of its name, an argument for the next one.
     A parameter whose annotation says all this has no line. A word between ``<`` and ``>`` stands for its meaning.
     """
-    said = re.sub("<([a-z ]+)>", lambda found: {**_WORDS, **words}[found[1]], cleandoc(function.__doc__ or ""))
-    about, *rest = re.split(r"\n\n([A-Z].*):\n(?= )", said)
-    blocks = dict(zip(rest[::2], map(dedent, rest[1::2]), strict=True))
+    about, blocks = split_text(function.__doc__ or "", **words)
     examples = blocks.pop("Examples", "")
     taken = signature(function, eval_str=True).parameters.values()
     params = {param.name: param for param in taken if param.kind is Parameter.KEYWORD_ONLY}
@@ -75,8 +73,15 @@ def read_usage(function: Callable[..., Any], **words: str) -> Usage:
             params[name] = params[name].replace(annotation=Annotated[params[name].annotation, made])
     if plain:
         raise TypeError(f"the docstring of {function.__qualname__} does not say what {', '.join(plain)} is")
+    return Usage(about, list(params.values()), examples)
+
+
+def split_text(text: str, **words: str) -> tuple[str, dict[str, str]]:
+    """What a help says, one line a paragraph, and its blocks of indented lines by their titles."""
+    said = re.sub("<([a-z ]+)>", lambda found: {**_WORDS, **words}[found[1]], cleandoc(text))
+    about, *rest = re.split(r"\n\n([A-Z].*):\n(?= )", said)
     paragraphs = [" ".join(paragraph.split()) for paragraph in about.split("\n\n")]
-    return Usage("\n\n".join(paragraphs), list(params.values()), examples)
+    return "\n\n".join(paragraphs), dict(zip(rest[::2], map(dedent, rest[1::2]), strict=True))
 
 
 def declare(spelling: str, about: str, panel: str | None = None, **extra: Any) -> Any:

@@ -143,7 +143,7 @@ class Rows:
         yield made
 
 
-def list_of(columns: str, *, empty: str) -> Callable[[Callable[[Any], Sequence[Cell]]], Render]:
+def table(columns: str, *, empty: str) -> Callable[[Callable[[Any], Sequence[Cell]]], Render]:
     """Show a list by a function that makes a row of one: as a table, or as a sentence where there is nothing."""
     return lambda row: lambda found: [Rows(columns, map(row, found))] if found else [empty]
 
@@ -249,18 +249,19 @@ def _noun_of(parameter: str) -> str:
     return f"the {parameter[:-3]}" if parameter.endswith("_id") else option_of(parameter)
 
 
-def report(problem: HoldfastError, *, as_json: bool) -> ExitCode:
-    """Say on stderr what went wrong, in the words of the command line; the exit code for it."""
-    report_failure(
-        problem.code, problem.explain(about=_noun_of, needs=option_of), retryable=problem.retryable, as_json=as_json
-    )
-    return exit_code(type(problem))
-
-
-def report_failure(code: str, message: str, *, retryable: bool, as_json: bool) -> None:
-    """Say on stderr what went wrong, as a sentence or as ``{"error": {code, message, retryable}}``."""
+def report(problem: Exception, *, as_json: bool) -> ExitCode:
+    """Say on stderr what went wrong, in the words of the command line: as a sentence, or as ``{"error": {code, message,
+    retryable}}``. What is no error of Holdfast's is wrong usage. The exit code for it.
+    """
+    if isinstance(problem, HoldfastError):
+        code, retryable, ended = problem.code, problem.retryable, exit_code(type(problem))
+        message = problem.explain(about=_noun_of, needs=option_of)
+    else:
+        code, retryable, ended = "usage", False, ExitCode.USAGE
+        message = getattr(problem, "format_message", problem.__str__)()
     if as_json:
-        error: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
+        error = {"code": code, "message": message, "retryable": retryable}
         sys.stderr.write(json.dumps({"error": error}) + "\n")
     else:
         error_console().print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)
+    return ended

@@ -1,4 +1,10 @@
-"""``holdfast audit tail | verify | seal``: what happened, in order, and whether the record of it is whole."""
+"""Read the audit chain, check that it is whole, and seal it.
+
+Examples:
+    holdfast audit tail
+
+    holdfast audit verify
+"""
 
 from __future__ import annotations
 
@@ -7,33 +13,14 @@ from typing import Any, Final
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, OfUser
-from holdfast.edges.cli.output import (
-    Cell,
-    ExitCode,
-    Output,
-    Part,
-    Rows,
-    bad,
-    cut,
-    good,
-    list_of,
-    minute,
-    plural,
-    to_json,
-)
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, Rows, bad, cut, good, minute, plural, table, to_json
 
 _SHOWN: Final = 100
 
-audit = add_group(
-    __name__,
-    "audit",
-    "Read the audit chain, check that it is whole, and seal it.",
-    "holdfast audit tail",
-    "holdfast audit verify",
-)
+audit = add_group(__name__, "audit", __doc__)
 
 
-@list_of("at!, action!, by!, id!, why", empty="The audit chain is empty.")
+@table("at!, action!, by!, id!, why", empty="The audit chain is empty.")
 def _show_entries(entry: Mapping[str, Any]) -> list[Cell]:
     why = str(entry["detail"].get("reason") or to_json(entry["detail"]) or "not given")
     return [minute(entry["at"]), entry["action"], entry["actor"], entry["item"] or "all", cut(why, _SHOWN)]

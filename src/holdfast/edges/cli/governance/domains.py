@@ -1,4 +1,8 @@
-"""``holdfast domain list | get | set | apply | gc-params | archive | archives | read``: policies for other stores."""
+"""Retention domains: policies for resources that are kept elsewhere.
+
+Examples:
+    holdfast domain list
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,9 @@ from holdfast.core.domains import DOMAINS, FIELDS
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import STDIO, Confirm, declare, read_bytes, read_object
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, list_of, minute, plural
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, minute, plural, table
 
-domain = add_group(
-    __name__, "domain", "Retention domains: policies for resources that are kept elsewhere.", "holdfast domain list"
-)
+domain = add_group(__name__, "domain", __doc__)
 
 Name = Annotated[str, declare("DOMAIN", f"The domain: {' or '.join(DOMAINS)}.")]
 Resources = Annotated[str, declare("FILE", "The resources: a JSON list, or one JSON object a line; - for stdin.")]
@@ -171,7 +173,7 @@ def archive_domain(call: Call, *, name: Name, file: Resources, note: str | None 
     return call.engine.domains.archive(name, resources, None if note is None else {"note": note})
 
 
-@list_of("archive!, made!, resources>, bytes>, note", empty="There are no archives.")
+@table("archive!, made!, resources>, bytes>, note", empty="There are no archives.")
 def _show_archives(one: Mapping[str, Any]) -> list[Cell]:
     made, note = minute(one["created_at"]), one["note"] or "none"
     return [one["archive_id"], made, one["resource_count"], one["total_size_bytes"], note]

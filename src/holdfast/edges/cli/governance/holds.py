@@ -1,4 +1,8 @@
-"""``holdfast hold add | list | release``: what nothing may remove while a hold stands."""
+"""Keep things from being removed, whatever the rules say and whoever asks.
+
+Examples:
+    holdfast hold list
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,12 @@ from holdfast.core.decisions import Hold
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Quiet, of_scope
-from holdfast.edges.cli.output import Cell, Output, Part, list_of, minute, plural
+from holdfast.edges.cli.output import Cell, Output, Part, minute, plural, table
 
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 _NOUNS: Final = {"memories": "memory", "sessions": "session", "messages": "message", "tools": "tool"}
 
-hold = add_group(
-    __name__, "hold", "Keep things from being removed, whatever the rules say and whoever asks.", "holdfast hold list"
-)
+hold = add_group(__name__, "hold", __doc__)
 
 
 def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
@@ -50,7 +52,7 @@ def add_hold(call: Call, *, tag: str | None = None, reason: str, quiet: Quiet = 
     return Output(value, text=f"{added.id}\n" if quiet else None)
 
 
-@list_of("id!, on, reason, by, since!, released!", empty="No hold stands.")
+@table("id!, on, reason, by, since!, released!", empty="No hold stands.")
 def _show_holds(one: Mapping[str, Any]) -> list[Cell]:
     since, released = minute(one["created_at"]), minute(one["released_at"], "not yet")
     return [one["hold_id"], _target(one), one["reason"], one["author"], since, released]

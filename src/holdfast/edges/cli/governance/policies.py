@@ -1,4 +1,8 @@
-"""``holdfast policy list | get | show | set | remove | preview | apply``: how long things live, and for whom."""
+"""Show and set how long things live, and for whom.
+
+Examples:
+    holdfast policy list
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from typing import Annotated, Any, Final
 from holdfast.core.errors import InvalidRuleError, quote
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Confirm, DryRun, declare, of_memory, of_scope
-from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, list_of, option_of, plural, warn
+from holdfast.edges.cli.output import Cell, Part, Rows, dim, good, option_of, plural, table, warn
 
-policy = add_group(__name__, "policy", "Show and set how long things live, and for whom.", "holdfast policy list")
+policy = add_group(__name__, "policy", __doc__)
 
 _KINDS = "short_term, long_term, persona, episodic, entity, structured, history, audit, or '*' for every kind"
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id")
@@ -24,7 +28,7 @@ DeleteAfter = Annotated[str | None, declare("--delete-after DAYS", "Remove it at
 Keep = Annotated[str | None, declare("--keep DAYS", "Let no rule and no prune remove it before, or forever.")]
 
 
-@list_of("kind, for, archive after>, delete after>, keep>, version>", empty="There are no rules.")
+@table("kind, for, archive after>, delete after>, keep>, version>", empty="There are no rules.")
 def _show_rules(rule: Mapping[str, Any]) -> list[Cell]:
     return [rule["memory_type"], _whose(rule), *_times_of(rule), str(rule["version"] or "default")]
 

@@ -1,4 +1,8 @@
-"""``holdfast recycle list | restore | purge``: what was removed, for as long as it can be brought back."""
+"""See what is in the recycle bin, bring it back, or delete what has had its time.
+
+Examples:
+    holdfast recycle list
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from rich.text import Text
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, OfUser, of_scope
-from holdfast.edges.cli.output import Cell, Output, Part, Rows, cut, list_of, plural, warn
+from holdfast.edges.cli.output import Cell, Output, Part, Rows, cut, plural, table, warn
 
 #: What is brought back, if several things are named (the first counts), and what may say which one is meant.
 _NARROWED: Final = {
@@ -23,15 +27,10 @@ _NARROWED: Final = {
 }
 _SHOWN: Final = 40
 
-recycle = add_group(
-    __name__,
-    "recycle",
-    "See what is in the recycle bin, bring it back, or delete what has had its time.",
-    "holdfast recycle list",
-)
+recycle = add_group(__name__, "recycle", __doc__)
 
 
-@list_of("id!, kind!, user, what, removed because, days left>", empty="The recycle bin is empty.")
+@table("id!, kind!, user, what, removed because, days left>", empty="The recycle bin is empty.")
 def _show_bin(item: Mapping[str, Any]) -> list[Cell]:
     left = Text(f"{item['days_left']}", style="yellow" if item["days_left"] <= 3 else "")
     kind, whose = item.get("memory_type", item["type"]), item.get("user_id", "everyone")

@@ -1,4 +1,10 @@
-"""``holdfast schedule [list] | set | run``: what runs when, how it went, and running it."""
+"""Show what runs when and how it went (without a command), change it, and run it.
+
+Examples:
+    holdfast schedule
+
+    holdfast schedule run --once
+"""
 
 from __future__ import annotations
 
@@ -14,31 +20,12 @@ from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command, log_on_stderr
-from holdfast.edges.cli.output import (
-    Cell,
-    ExitCode,
-    Output,
-    Part,
-    bad,
-    error_console,
-    list_of,
-    minute,
-    plural,
-    printable,
-    warn,
-)
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, bad, minute, plural, printable, table, warn
 
 #: What a job's result says of a sweep, in words.
 _COUNTS: Final = {"archive": "archived", "recycle": "recycled", "delete": "deleted"}
 
-schedule = add_group(
-    __name__,
-    "schedule",
-    "Show what runs when and how it went (without a command), change it, and run it.",
-    "holdfast schedule",
-    "holdfast schedule run --once",
-    bare="list",
-)
+schedule = add_group(__name__, "schedule", __doc__, bare="list")
 
 
 def _show_list(said: Mapping[str, Any]) -> Iterator[Part]:
@@ -49,7 +36,7 @@ def _show_list(said: Mapping[str, Any]) -> Iterator[Part]:
         yield f"Nothing has run yet: {keep}, or run holdfast schedule run --once from cron."
 
 
-@list_of("job!, cron, next run!, last run!, how it went, what", empty="There are no jobs.")
+@table("job!, cron, next run!, last run!, how it went, what", empty="There are no jobs.")
 def _show_jobs(job: Mapping[str, Any]) -> list[Cell]:
     coming = minute(job["next_run"]) if job["enabled"] else "disabled"
     cron = f"{job['cron']} {job['timezone']}"
@@ -162,8 +149,7 @@ def run_jobs(call: Call, *, job: str | None = None, once: bool = False) -> Any:
         failed = any(one["error"] is not None for one in done)
         return Output({"ran": done, "elsewhere": elsewhere}, _show_ran, code=ExitCode.FAILED if failed else 0)
     with log_on_stderr(_Lines(), logging.INFO), _until_signal() as ended:
-        if not call.as_json:
-            error_console().print("Running jobs when they are due; Ctrl-C ends it.")
+        call.tell("Running jobs when they are due; Ctrl-C ends it.")
         jobs.serve(ended.event)
     return Output({"ended_by": ended.by}, lambda said: f"Ended by {said['ended_by']}.")
 

@@ -35,10 +35,10 @@ from holdfast.edges.cli.output import (
     cut,
     dim,
     facts,
-    list_of,
     minute,
     plural,
     printable,
+    table,
     to_json,
 )
 
@@ -100,7 +100,7 @@ def add(
     return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
 
 
-@list_of("id!, kind!, created!, source, memory", empty="Nothing found.")
+@table("id!, kind!, created!, source, memory", empty="Nothing found.")
 def _show_memories(one: Mapping[str, Any]) -> list[Cell]:
     kind = one["memory_type"] + (" (archived)" if one["is_archived"] else "")
     return [one["memory_id"], kind, minute(one["created_at"]), one["source"], cut(one["content"], _SHOWN)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Metadata, declare, read_metadata
-from holdfast.edges.cli.output import Cell, Part, Render, facts, list_of, minute, plural, to_json, warn
+from holdfast.edges.cli.output import Cell, Part, Render, facts, minute, plural, table, to_json, warn
 
 if TYPE_CHECKING:
     from holdfast.lifecycle.registry import Roster
@@ -117,11 +117,11 @@ for _sort, _sample, _own in (
     ("tool", "route_finder", ""),
 ):
     _about = f"Make {_sort}s known, remove them with all that is their own, and bring them back."
-    _group = add_group(__name__, _sort, _about, f"holdfast {_sort} list")
+    _group = add_group(__name__, _sort, f"{_about}\n\nExamples:\n    holdfast {_sort} list")
     _one = f"an {_sort}" if _sort == "agent" else f"a {_sort}"
     _commands: dict[str, tuple[Callable[..., Any], Render]] = {
         "add": (_add, _show_added),
-        "list": (_list, list_of("id!, description, since!, state", empty=f"No {_sort}s are known.")(_to_row)),
+        "list": (_list, table("id!, description, since!, state", empty=f"No {_sort}s are known.")(_to_row)),
         "show": (_get, _show_one),
         "remove": (_remove, partial(_show_moved, "Recycled")),
         "restore": (_restore, partial(_show_moved, "Restored")),

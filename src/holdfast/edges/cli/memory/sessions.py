@@ -1,4 +1,8 @@
-"""``holdfast session list | show | remove``: conversations, kept beside the short-term window."""
+"""List, read and remove conversations.
+
+Examples:
+    holdfast session list alice
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,17 @@ from rich.text import Text
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import OfAgent, OfUser, declare
-from holdfast.edges.cli.output import Cell, Part, cut, dim, list_of, minute, plural, printable
+from holdfast.edges.cli.output import Cell, Part, cut, dim, minute, plural, printable, table
 
 _SHOWN: Final = 60
 
-session = add_group(__name__, "session", "List, read and remove conversations.", "holdfast session list alice")
+session = add_group(__name__, "session", __doc__)
 
 AgentId = Annotated[str, declare("AGENT", "The agent that it was with.")]
 SessionId = Annotated[str, declare("SESSION", "The session's id.")]
 
 
-@list_of("id!, agent, messages>, last active!, about", empty="No sessions.")
+@table("id!, agent, messages>, last active!, about", empty="No sessions.")
 def _show_sessions(one: Mapping[str, Any]) -> list[Cell]:
     about = cut(one["summary"] or "not summarized yet", _SHOWN)
     return [one["session_id"] or "none", one["agent_id"], one["messages"], minute(one["updated_on"]), about]

@@ -10,12 +10,12 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit
-from holdfast.edges.cli.output import Cell, list_of, minute
+from holdfast.edges.cli.output import Cell, minute, table
 
-user = add_group(__name__, "user", "List the users whose memories are kept.", "holdfast user list")
+user = add_group(__name__, "user", "List the users whose memories are kept.\n\nExamples:\n    holdfast user list")
 
 
-@list_of("user, memories>, sessions>, last active!", empty="No memories are kept of anybody in this tenant.")
+@table("user, memories>, sessions>, last active!", empty="No memories are kept of anybody in this tenant.")
 def _show_users(one: Mapping[str, Any]) -> list[Cell]:
     return [one["user_id"], one["memories"], one["sessions"], minute(one["last_active_at"])]
 
@@ -35,10 +35,12 @@ def list_users(call: Call, *, limit: Limit = 100, after: str | None = None) -> A
     return call.engine.users(after=after, limit=limit)
 
 
-quota = add_group(__name__, "quota", "Show and set how much of each kind a user may hold.", "holdfast quota show alice")
+quota = add_group(
+    __name__, "quota", "Show and set how much of each kind a user may hold.\n\nExamples:\n    holdfast quota show alice"
+)
 
 
-@list_of("kind, memories>, at most>, bytes>, at most>", empty="There are no quotas.")
+@table("kind, memories>, at most>, bytes>, at most>", empty="There are no quotas.")
 def _show_quotas(usage: Mapping[str, Any]) -> list[Cell]:
     limits = [usage["memories"], _format(usage["max_memories"]), usage["bytes"], _format(usage["max_bytes"])]
     return [usage["memory_type"], *limits]

@@ -1,4 +1,8 @@
-"""``holdfast access create | list | revoke``: API keys, with which programs call a service."""
+"""Make and revoke API keys, with which programs call the service.
+
+Examples:
+    holdfast access create --name laptop --right read
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,11 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import ALL
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, declare, of_store, read_moment
-from holdfast.edges.cli.output import Cell, Output, Part, dim, good, list_of, minute, warn
+from holdfast.edges.cli.output import Cell, Output, Part, dim, good, minute, table, warn
 
 _REACH: Final = "What it reaches"
 
-access = add_group(
-    __name__,
-    "access",
-    "Make and revoke API keys, with which programs call the service.",
-    "holdfast access create --name laptop --right read",
-)
+access = add_group(__name__, "access", __doc__)
 
 OfTenant = Annotated[str | None, declare("--tenant TENANT", "The tenant that it is for.", _REACH)]
 
@@ -80,7 +79,7 @@ def create_key(
     return Output({**key.as_dict(), "secret": secret}, text=f"{secret}\n" if quiet else None)
 
 
-@list_of(
+@table(
     "id!, name, for, rights, state",
     empty="There are no API keys; make one with: holdfast access create --name NAME --right RIGHT",
 )

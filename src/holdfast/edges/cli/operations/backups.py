@@ -1,4 +1,9 @@
-"""``holdfast backup create | list | verify | restore | rotate | remove``: copies of the store, and the way back."""
+"""Make backups, see that they are good, and bring back what is in them.
+
+Examples:
+    holdfast backup create
+    holdfast backup verify latest --restore
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import DEFAULT_TENANT, Yes, declare, of_store, of_tenant
-from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, Rows, bad, good, list_of, minute, plural, warn
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, Rows, bad, good, minute, plural, table, warn
 
 if TYPE_CHECKING:
     from holdfast.backups.catalog import Backup
@@ -21,12 +26,7 @@ if TYPE_CHECKING:
 
 _LATEST: Final = "latest"
 
-backup = add_group(
-    __name__,
-    "backup",
-    "Make backups, see that they are good, and bring back what is in them.",
-    "holdfast backup create\nholdfast backup verify latest --restore",
-)
+backup = add_group(__name__, "backup", __doc__)
 Which = Annotated[str, declare("ID|latest", "Which backup; latest is the latest whole one.")]
 _TRUST: Final = "The clock is right, although it leaped, or is behind what the store has seen or far ahead of it."
 TrustClock = Annotated[bool, declare("--confirm", _TRUST)]
@@ -63,7 +63,7 @@ def create(call: Call, *, kind: list[str] | None = None, full: bool = False, con
     return Output(made.as_dict(), code=ExitCode.UNHEALTHY if made.left_out else 0)
 
 
-@list_of(
+@table(
     "backup!, made!, kinds, users>, memories>, size>, new>, kept until!, trial",
     empty="No backup has been made yet; make one with: holdfast backup create",
 )

@@ -19,19 +19,7 @@ from rich.text import Text
 from holdfast import __version__
 from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import of_store, only_json
-from holdfast.edges.cli.output import (
-    ExitCode,
-    Output,
-    Part,
-    Rows,
-    bad,
-    bold,
-    console,
-    good,
-    plural,
-    printable,
-    write_parts,
-)
+from holdfast.edges.cli.output import ExitCode, Output, Part, Rows, bad, console, good, plural, printable, write_parts
 
 _TOUR_WIDTH: Final = 100
 _PAUSE_SECONDS: Final = 1.2
@@ -45,7 +33,7 @@ def _show_checks(checks: Sequence[dict[str, Any]]) -> Iterator[Part]:
         mark, colour = _MARKS[check["status"]]
         name = Text(check["name"], style="" if check["status"] == "ok" else colour)
         cells = [Text(mark, style=colour), name, Text(printable(check["detail"], lines=True))]
-        rows.append([*cells, *([bold(check["fix"] or "nothing")] if to_fix else [])])
+        rows.append([*cells, *([Text(printable(check["fix"] or "nothing"), style="bold")] if to_fix else [])])
     yield Rows(", check!, found" + (", what to do" if to_fix else ""), rows)
     failed, warned = (sum(check["status"] == status for check in checks) for status in ("failed", "warning"))
     look = f"; {warned} to look at." if warned else "."
@@ -103,7 +91,11 @@ def demo(call: Call, *, fast: bool = False) -> Any:
     screen.width = min(screen.width, _TOUR_WIDTH)
     with open_tour() as tour:
         write_parts(
-            screen, [bold("Holdfast"), f"Memory for AI agents that knows when to let go. {len(tour.stops)} stops."]
+            screen,
+            [
+                Text("Holdfast", style="bold"),
+                f"Memory for AI agents that knows when to let go. {len(tour.stops)} stops.",
+            ],
         )
         for number, stop in enumerate(tour.stops, start=1):
             write_parts(screen, ["", Rule(f"{number}. {stop.__doc__}", align="left", style="bright_black")])

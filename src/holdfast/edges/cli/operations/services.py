@@ -14,7 +14,7 @@ from holdfast.core.errors import InvalidInputError
 from holdfast.core.values import check_id
 from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import of_store
-from holdfast.edges.cli.output import Output, Part, error_console, write
+from holdfast.edges.cli.output import Output, Part, write
 from holdfast.installation import missing_extra
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def mcp(call: Call, *, user: str | None = None, agent: str | None = None) -> Any
         return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     engine = call.engine
     if sys.stdin.isatty():  # nobody but a person who tries it out
-        error_console().print("waiting for an MCP client on standard input; Ctrl-C ends it", soft_wrap=True)
+        call.tell("waiting for an MCP client on standard input; Ctrl-C ends it")
     serve_stdio(engine, secret=secret, defaults=defaults)
     return None
 

@@ -26,9 +26,9 @@ from holdfast.edges.cli.output import (
     facts,
     good,
     indent,
-    list_of,
     minute,
     plural,
+    table,
     warn,
 )
 
@@ -198,7 +198,9 @@ def _show_erased(done: Mapping[str, Any]) -> Iterator[Part]:
 
 
 certificate = add_group(
-    __name__, "certificate", "Verify, list and show the certificates of erasures.", "holdfast certificate list"
+    __name__,
+    "certificate",
+    "Verify, list and show the certificates of erasures.\n\nExamples:\n    holdfast certificate list",
 )
 
 
@@ -260,7 +262,7 @@ def _verify(call: Call, text: bytes, public_key: str | None) -> Verdict:
     return verify_certificate(text, public_key=[] if known is None else [known])
 
 
-@list_of("id!, issued!, pseudonym!, erasure", empty="No certificate has been issued yet.")
+@table("id!, issued!, pseudonym!, erasure", empty="No certificate has been issued yet.")
 def _show_certificates(one: Mapping[str, Any]) -> list[Cell]:
     left = sum(place["left"] for place in one["places"])
     ended = f"not complete: {left:,} left" if left else "pending" if one["pending"] else "complete"

@@ -1,4 +1,10 @@
-"""``holdfast key new | list | check | rotate | abandon | public``: the keys that things are sealed and signed with."""
+"""Make and change the master key, and look after the keys that are wrapped with it.
+
+Examples:
+    holdfast key new
+
+    holdfast key list
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,11 @@ from typing import Any, Final
 from holdfast.core.errors import InvalidInputError, NotFoundError
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, of_store, only_json
-from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, bad, good, indent, list_of, minute, plural, warn
+from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, bad, good, indent, minute, plural, table, warn
 
 _OTHERS: Final = {"store": "of the store", "signing": "that signs"}
 
-key = add_group(
-    __name__,
-    "key",
-    "Make and change the master key, and look after the keys that are wrapped with it.",
-    "holdfast key new",
-    "holdfast key list",
-)
+key = add_group(__name__, "key", __doc__)
 
 
 @command(key, "new", only_json)
@@ -37,7 +37,7 @@ def new_key(_: Call) -> Any:
     return Output({"master_key": made}, text=f"{made}\n")
 
 
-@list_of("id!, for, master key!, made!", empty="There are no keys yet.")
+@table("id!, for, master key!, made!", empty="There are no keys yet.")
 def _show_keys(one: Mapping[str, Any]) -> list[Cell]:
     return [one["id"], one["purpose"], one["master"] or bad("damaged"), minute(one["made_at"], "unknown")]
 
