@@ -483,8 +483,7 @@ class TextMemory:
     """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
 
     def __init__(self, memory: Memory, kind: MemoryType) -> None:
-        self._memory = memory
-        self._kind = kind
+        self._memory, self._kind = memory, kind
 
     def add(
         self, content: str, metadata: Metadata = None, *, source: str | None = None, derived_from: Ids = None

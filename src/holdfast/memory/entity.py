@@ -111,7 +111,9 @@ class Entity:
         check_id(relation, "relation")
         for end in (source, target):
             self._resolve(end) if is_id(end) else _check_name(end)
-        one, other = self._known_or_new(source), self._known_or_new(target)
+        one, other = (
+            self._resolve(end).id if is_id(end) else self._ensure(end, {"name": end}) for end in (source, target)
+        )
         fact = Fact(self._services.new_id(now), one, relation, other, None, begins, ends, now)
         added = self._services.facts.record(self._subject, [fact], replacing=replace, agent=self._records.scope)
         self._refresh_text([one])
@@ -225,13 +227,6 @@ class Entity:
             return self._records.change(there, **changes)
 
         return self._records.upsert(_ENTITY, Draft(name, metadata, origin, name=_key(name)), change)
-
-    def _known_or_new(self, entity: str) -> str:
-        if is_id(entity):
-            return self._resolve(entity).id
-        _check_name(entity)
-        there = self._records.named(_ENTITY, _key(entity))
-        return self._ensure(entity, {"name": entity}) if there is None else there.id
 
     def _resolve(self, entity: str) -> Record:
         if is_id(entity):

@@ -71,7 +71,6 @@ class DurableRecords:
         """Add all drafts as records of a kind, or none of them."""
         self.scope.check_one()
         now = self.services.now()
-        kind = TYPES[name]
         records = [
             Record(
                 id=record_id,
@@ -89,7 +88,7 @@ class DurableRecords:
             for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
         ]
         entries = [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)]
-        added = self.services.records.insert(self.scope.subject, kind, entries, prune=prune, now=now)
+        added = self.services.records.insert(self.scope.subject, TYPES[name], entries, prune=prune, now=now)
         return [record.id for record in records], added
 
     def find(self, record_id: str) -> Record | None:
@@ -222,10 +221,9 @@ class DurableRecords:
 
     def search(self, name: MemoryType, query: Query, options: SearchOptions) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""
-        kind = TYPES[name]
         pairs: list[tuple[Record, Hit]] = []
         for _ in range(3):  # a match deleted between ranking and reading would leave its place empty: rank again
-            hits = self.services.recall.rank(self.scope, kind, query, options)
+            hits = self.services.recall.rank(self.scope, TYPES[name], query, options)
             records = self.services.records.fetch(self.scope.subject, [hit.id for hit in hits], now=options.now)
             pairs = [(records[hit.id], hit) for hit in hits if hit.id in records]
             if len(pairs) == len(hits):

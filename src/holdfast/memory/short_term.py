@@ -54,8 +54,7 @@ class ShortTerm:
             return WindowChange([], len(self.messages()), 0)
         ids, said_at = self._name(now, len(checked))
         messages = [Message(i, role, content, said_at, kept) for i, content in zip(ids, checked, strict=True)]
-        ttl = short_term_life(self._services.rules.life(_KIND.name.value, self._scope))
-        most = _KIND.max_memories
+        ttl, most = short_term_life(self._services.rules.life(_KIND.name.value, self._scope)), _KIND.max_memories
         appended = self._services.history.append(self._scope, messages, now=now, summarize=roll)
         try:
             held = self._services.short_term.append(

@@ -160,7 +160,7 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
     """A schema may refer to its own parts; what lies elsewhere is neither fetched nor read."""
     if isinstance(schema, Mapping):
         for word, inner in schema.items():
-            if word in ("$ref", "$dynamicRef") and not _leads_within(inner):
+            if word in ("$ref", "$dynamicRef") and not str(inner).startswith(("#/$defs/", "#/definitions/")):
                 raise InvalidInputError(
                     f"the schema of {name!r} refers to {quote(inner)}; only its own parts, such as #/$defs/x, are read"
                 )
@@ -168,10 +168,6 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
     elif isinstance(schema, list | tuple):
         for inner in schema:
             _refuse_foreign_references(inner, name)
-
-
-def _leads_within(reference: object) -> bool:
-    return isinstance(reference, str) and reference.startswith(("#/$defs/", "#/definitions/"))
 
 
 def _name(collection: str, key: str) -> str:
