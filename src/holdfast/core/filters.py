@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import ge, gt, le, lt
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, quote
 from holdfast.core.values import json_key, json_problem, moment
@@ -130,14 +130,9 @@ def _scalar(operand: object) -> str | None:
     return None if known and json_problem(operand) is None else "needs a JSON value"
 
 
-def _finite(operand: str | float) -> bool:
-    return isinstance(operand, str) or operand - operand == 0
-
-
 def _check_ordered(operand: object) -> str | None:
-    if isinstance(operand, bool) or not isinstance(operand, str | int | float) or not _finite(operand):
-        return "needs a number or a text to compare with"
-    return None
+    finite = isinstance(operand, int | float) and not isinstance(operand, bool) and operand - operand == 0
+    return None if finite or isinstance(operand, str) else "needs a number or a text to compare with"
 
 
 def _check_list(operand: object) -> str | None:
@@ -150,8 +145,7 @@ def _flag(operand: object) -> str | None:
     return None if isinstance(operand, bool) else "needs true or false"
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
+class _Operator(NamedTuple):
     check: Callable[[object], str | None]
     test: Callable[[object, Condition], bool]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, groupby
@@ -78,14 +78,8 @@ class SessionLinks:
     def _insert(self, name: str, slots: list[int]) -> int:
         """Put slots into the list of a session; the first place that has changed."""
         members = self._members.setdefault(name, [])
-        ids = list(map(self._id_of, slots))
-        if ids == sorted(ids) and (not members or self._id_of(members[-1]) < ids[0]):
-            members += slots
-            return len(members) - len(slots)
-        first = len(members)
-        for slot in slots:
-            insort(members, slot, key=self._id_of)
-            first = min(first, members.index(slot))
+        first = bisect_left(members, min(map(self._id_of, slots)), key=self._id_of)
+        members[first:] = sorted([*members[first:], *slots], key=self._id_of)
         return first
 
     def _relink(self, touched: dict[str, int]) -> None:

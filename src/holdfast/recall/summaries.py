@@ -146,16 +146,12 @@ def _parts(sentence: str, longest: int) -> Iterator[str]:
 
 def _last(text: str, at: int, fits: Callable[[str, int], bool]) -> int:
     """The last place at or before ``at`` that ``fits``; 0 if there is none."""
-    while at > 0 and not fits(text, at):
-        at -= 1
-    return at
+    return next((place for place in range(at, 0, -1) if fits(text, place)), 0)
 
 
 def _next(text: str, at: int) -> int:
     """The first place after ``at`` where a line may break, or the end."""
-    while at < len(text) and not _may_break(text, at):
-        at += 1
-    return at
+    return next((place for place in range(at, len(text)) if _may_break(text, place)), len(text))
 
 
 def _may_break(text: str, at: int) -> bool:
