@@ -10,36 +10,17 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import PoolTimeout
 
-from holdfast.core.errors import (
-    HoldfastError,
-    InvalidInputError,
-    InvalidSettingsError,
-    StorageError,
-    StoreAwayError,
-    StoreBusyError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnavailableError,
-)
+from holdfast.core import errors as ours
 
-_LOGIN: Final = ("password authentication failed", "no password supplied", "no pg_hba.conf", "not permitted to log in")
-#: What no further attempt changes: a setting of the connection, encryption, a right.
-_SETTING: Final = (
-    "invalid port number",
-    "invalid integer value",
-    ' value: "',
-    "invalid value for parameter",
-    "invalid command-line argument",
-    "unrecognized configuration parameter",
-    "cannot be changed",
-    "does not support ssl",
-    "certificate",
-    "private key",
-    "channel binding",
-    "permission denied for database",
-    "permission denied to set parameter",
+#: libpq says in words alone why a connection was not made. What these speak of no further attempt changes.
+_LOGIN: Final = re.compile("password authentication failed|no password supplied|no pg_hba.conf|not permitted to log in")
+_SETTING: Final = re.compile(
+    'invalid port number|invalid integer value| value: "|invalid value for parameter|invalid command-line argument|'
+    "unrecognized configuration parameter|cannot be changed|does not support ssl|certificate|private key|"
+    "channel binding|permission denied for database|permission denied to set parameter"
 )
-_CROWDED: Final = ("too many clients", "too many connections", "remaining connection slots")
+_CROWDED: Final = re.compile("too many clients|too many connections|remaining connection slots")
+_UNKNOWN_HOST: Final = re.compile("could not translate host name|failed to resolve host|name or service")
 #: Options of a connection that are whole numbers.
 _NUMBERS: Final = (
     "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
@@ -69,7 +50,7 @@ def url_of(url: str) -> str:
     return place if schema == "holdfast" else f"{place}?schema={schema}"
 
 
-def translate_error(problem: psycopg.Error, place: str, called: str = "HOLDFAST_URL") -> HoldfastError:
+def translate_error(problem: psycopg.Error, place: str, called: str = "HOLDFAST_URL") -> ours.HoldfastError:
     """The error of our tree that says what a database's error means, and what to do.
 
     ``called`` is what the setting or option goes by that names the database.
@@ -77,60 +58,60 @@ def translate_error(problem: psycopg.Error, place: str, called: str = "HOLDFAST_
     said = _said(problem)
     match problem:
         case PoolTimeout():
-            return StoreBusyError(f"no connection to {place} came free in time; try again, or raise HOLDFAST_POOL_SIZE")
+            return ours.StoreBusyError(
+                f"no connection to {place} came free in time; try again, or raise HOLDFAST_POOL_SIZE"
+            )
         case errors.LockNotAvailable() | errors.DeadlockDetected() | errors.SerializationFailure():
-            return StoreBusyError(f"{place} was kept busy by other writers ({said}); try again")
+            return ours.StoreBusyError(f"{place} was kept busy by other writers ({said}); try again")
         case errors.QueryCanceled() | errors.TooManyConnections() | errors.InsufficientResources():
             if isinstance(problem, errors.DiskFull):
-                return StoreFullError(f"no room to write in {place}: {said}; free some space and try again")
-            return StoreBusyError(f"{place} is overloaded ({said}); try again")
+                return ours.StoreFullError(f"no room to write in {place}: {said}; free some space and try again")
+            return ours.StoreBusyError(f"{place} is overloaded ({said}); try again")
         case errors.ReadOnlySqlTransaction():
-            return StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in {called}")
+            return ours.StoreReadOnlyError(f"{place} cannot be written ({said}); name the primary in {called}")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in {called}")
+            return ours.StoreUnavailableError(
+                f"{place} refused the login ({said}); check user and password in {called}"
+            )
         case errors.InsufficientPrivilege():
-            return StoreUnavailableError(f"{place} does not allow it ({said}); grant the user what it needs")
+            return ours.StoreUnavailableError(f"{place} does not allow it ({said}); grant the user what it needs")
         case errors.InvalidCatalogName():
-            return StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct {called}")
+            return ours.StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct {called}")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
-            return StorageError(f"{place} has no longer what Holdfast made there ({said}); restore a backup")
+            return ours.StorageError(f"{place} has no longer what Holdfast made there ({said}); restore a backup")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
             return _away(said, place, called)
         case psycopg.DataError():
-            return InvalidInputError(f"{place} cannot hold this: {said}")
+            return ours.InvalidInputError(f"{place} cannot hold this: {said}")
         case _:
             return _other(problem, said, place)
 
 
-def _other(problem: psycopg.Error, said: str, place: str) -> HoldfastError:
+def _other(problem: psycopg.Error, said: str, place: str) -> ours.HoldfastError:
     """A prepared statement that another connection made, because a pooler changed them; or what nobody foresaw."""
     if isinstance(problem, errors.DuplicatePreparedStatement | errors.InvalidSqlStatementName):
-        return StoreUnavailableError(
+        return ours.StoreUnavailableError(
             f"{place} is reached through a pooler that mixes up prepared statements ({said}), as PgBouncer before 1.21 "
             "does with pool_mode = transaction; set HOLDFAST_PREPARE=no, or upgrade PgBouncer and set its "
             "max_prepared_statements to 200"
         )
-    return StorageError(f"{place} failed: {said}")
+    return ours.StorageError(f"{place} failed: {said}")
 
 
-def _away(said: str, place: str, called: str) -> HoldfastError:
+def _away(said: str, place: str, called: str) -> ours.HoldfastError:
     """A connection that was not made, or broke. libpq says why in words alone."""
     lower = said.lower()
-
-    def speaks_of(several: tuple[str, ...]) -> bool:
-        return any(words in lower for words in several)
-
-    if speaks_of(_LOGIN):
-        return StoreUnavailableError(f"{place} refused the login ({said}); check user and password in {called}")
+    if _LOGIN.search(lower):
+        return ours.StoreUnavailableError(f"{place} refused the login ({said}); check user and password in {called}")
     if "does not exist" in lower and ("database" in lower or "role" in lower):
-        return StoreUnavailableError(f"{place} refused ({said}); create it, or correct {called}")
-    if speaks_of(_CROWDED):
-        return StoreBusyError(f"{place} has no connection left ({said}); try again, or lower HOLDFAST_POOL_SIZE")
-    if speaks_of(_SETTING):
-        return StoreUnavailableError(f"{place} cannot be connected to in this way ({said}); correct {called}")
-    if speaks_of(("could not translate host name", "failed to resolve host", "name or service")):
-        return StoreAwayError(f"the host of {place} is not known ({said}); correct {called}, or try again")
-    return StoreAwayError(f"{place} does not answer ({said}); try again, and see that the server runs")
+        return ours.StoreUnavailableError(f"{place} refused ({said}); create it, or correct {called}")
+    if _CROWDED.search(lower):
+        return ours.StoreBusyError(f"{place} has no connection left ({said}); try again, or lower HOLDFAST_POOL_SIZE")
+    if _SETTING.search(lower):
+        return ours.StoreUnavailableError(f"{place} cannot be connected to in this way ({said}); correct {called}")
+    if _UNKNOWN_HOST.search(lower):
+        return ours.StoreAwayError(f"the host of {place} is not known ({said}); correct {called}, or try again")
+    return ours.StoreAwayError(f"{place} does not answer ({said}); try again, and see that the server runs")
 
 
 def _said(problem: BaseException) -> str:
@@ -171,7 +152,7 @@ def schema_of(parts: dict[str, str]) -> str:
     return name
 
 
-def _not_understood(why: str) -> InvalidSettingsError:
-    return InvalidSettingsError(
+def _not_understood(why: str) -> ours.InvalidSettingsError:
+    return ours.InvalidSettingsError(
         f"the store URL is not understood ({why}); write it as postgresql://user:password@host:5432/database"
     )

@@ -21,10 +21,10 @@ from holdfast.core.audit import PYTHON
 from holdfast.core.records import Subject
 from holdfast.storage.postgres.optimistic import as_record
 from holdfast.storage.relational.database import (
+    MAKERS,
     AgainError,
     Bindings,
     DuplicateError,
-    Makers,
     Question,
     R,
     Row,
@@ -107,7 +107,6 @@ def _shifted(text: bytes, by: int) -> bytes:
     return _PLACE.sub(lambda place: b"$%d" % (int(place[1]) + by), text)
 
 
-_MAKERS: Final[Makers] = {}
 STATEMENTS: Final = {name: Statement(text) for name, text in statements(PACKAGE).items()}
 
 
@@ -137,9 +136,9 @@ def binary_cursor(connection: Connection) -> RawCursor[Row]:
 
 def rows_of(row: RowType[R], statement: str, cursor: RawCursor[Row], page: list[Row] | None = None) -> list[R]:
     """The rows that a statement gave: all of them, or a page."""
-    if (row, statement) not in _MAKERS:
-        _MAKERS[row, statement] = row_maker(row, statement, (column.name for column in cursor.description or ()))
-    return list(map(_MAKERS[row, statement], cursor.fetchall() if page is None else page))
+    maker = MAKERS.get((row, statement))
+    maker = maker or row_maker(row, statement, (column.name for column in cursor.description or ()))
+    return list(map(maker, cursor.fetchall() if page is None else page))
 
 
 def begin_for(begin: bytes, schema: str, subject: Subject, first: Question | None, *, writes: bool) -> list[Piece]:

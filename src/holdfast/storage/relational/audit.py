@@ -5,33 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import (
-    ALL_CHAINS,
-    AuditEntry,
-    Checkpoint,
-    Event,
-    Finding,
-    Sizes,
-    current_actor,
-    is_own_actor,
-    names_user,
-)
-from holdfast.core.chain import (
-    GENESIS,
-    Chain,
-    Head,
-    Link,
-    Seal,
-    Walk,
-    check_chain,
-    check_checkpoints,
-    closing_of,
-    cut_event,
-    drafts,
-    entry_text,
-    link,
-    parse_entries,
-)
+from holdfast.core import audit as core_audit
+from holdfast.core import chain as chains
+from holdfast.core.audit import AuditEntry, Event
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
 from holdfast.storage.relational.database import NOBODY, SqlStore, Transaction
@@ -93,11 +69,11 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
     head = tx.find(HeadRow, "audit.head", (subject,)) or tx.find(HeadRow, "audit.head_of_erased", (subject,))
     if head is None or head.alias is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
-    seq, hashed = head.seq or 0, head.hash or GENESIS
-    actor = current_actor(tx.author)
-    if not is_own_actor(actor):
+    seq, hashed = head.seq or 0, head.hash or chains.GENESIS
+    actor = core_audit.current_actor(tx.author)
+    if not core_audit.is_own_actor(actor):
         _check_actor(tx, subject, actor)
-    entries = list(drafts(events))
+    entries = list(chains.drafts(events))
     numbers = tx.all(int, "audit.numbers", (len(entries),))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
@@ -106,18 +82,18 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
         seq += 1
         shared = (event.action, id(event.detail))  # the same details object, the same text
         if shared not in closings:
-            closings[shared] = closing_of(event, actor)
-        text = entry_text(head.alias, no, seq, draft, closings[shared])
-        hashed = link(hashed, text)
+            closings[shared] = chains.closing_of(event, actor)
+        text = chains.entry_text(head.alias, no, seq, draft, closings[shared])
+        hashed = chains.link(hashed, text)
         added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
     tx.run_many("audit.append", added)
-    tx.later("audit.move_head", (subject, seq, hashed, GENESIS))
+    tx.later("audit.move_head", (subject, seq, hashed, chains.GENESIS))
 
 
 def _check_actor(tx: Transaction, subject: int, actor: str) -> None:
     """Refuse an author that names the user whose chain it is, or that is the id of another user of the tenant."""
     whose = tx.find(Subject, "audit.name", (subject,)) or NOBODY
-    named = bool(whose.user_id) and names_user(actor, whose.user_id)
+    named = bool(whose.user_id) and core_audit.names_user(actor, whose.user_id)
     if named or tx.find(int, "audit.known", (Subject(whose.tenant, actor),)) is not None:
         raise InvalidInputError(
             f"author {actor!r} names a user, and the audit chain must not: it is kept when the user is erased; "
@@ -137,7 +113,7 @@ class SqlAudit(SqlStore):
 
     def of_item(self, subject: Subject, item: str) -> list[AuditEntry]:
         found = self._ask_about(subject, EntryRow, "audit.of_item", item)
-        return [entry for row in found for entry in parse_entries(row.text, row.hash) if entry.item == item]
+        return [entry for row in found for entry in chains.parse_entries(row.text, row.hash) if entry.item == item]
 
     def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[AuditEntry]:
         latest: list[AuditEntry] = []
@@ -145,22 +121,22 @@ class SqlAudit(SqlStore):
             whose = tenant if subject is None else tx.number_of(subject)
             statement = "audit.tail_of_tenant" if subject is None else "audit.tail_of_subject"
             for row in tx.each(EntryRow, statement, (whose, limit)):
-                latest += reversed(parse_entries(row.text, row.hash))
+                latest += reversed(chains.parse_entries(row.text, row.hash))
                 if len(latest) >= limit:
                     break
         return latest[:limit][::-1]
 
-    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
+    def checkpoints(self, *, limit: int | None = None) -> list[core_audit.Checkpoint]:
         with self._database.read() as tx:
             return _last_checkpoints(tx, limit)
 
-    def sizes(self) -> Sizes:
-        (sizes,) = self._database.ask(Sizes, "audit.sizes")
+    def sizes(self) -> core_audit.Sizes:
+        (sizes,) = self._database.ask(core_audit.Sizes, "audit.sizes")
         return sizes
 
     # --- sealing -----------------------------------------------------------------------------------------------
 
-    def seal(self, at: int) -> Checkpoint:
+    def seal(self, at: int) -> core_audit.Checkpoint:
         self._check_sealed()
         with self._database.alone("seal") as tx:
             last = next(iter(_last_checkpoints(tx, 1)), None)
@@ -187,28 +163,32 @@ class SqlAudit(SqlStore):
 
     # --- verifying ---------------------------------------------------------------------------------------------
 
-    def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[Finding]:
+    def verify(self, progress: Callable[[int], None] = lambda _count: None) -> Iterator[core_audit.Finding]:
         with self._database.read() as tx:
-            written, sealed, pace = 0, Seal(), _Pace(progress)
+            written, sealed, pace = 0, chains.Seal(), _Pace(progress)
             for row in tx.each(ChainRow, "audit.all_chains"):
-                chain = None if row.seq is None else Chain(row.seq, row.hash, row.floor, row.floor_hash)
+                chain = None if row.seq is None else chains.Chain(row.seq, row.hash, row.floor, row.floor_hash)
                 sealed_at = (row.sealed_seq, row.sealed_hash)
-                head = None if row.sealed_alias is None else Head(row.subject, row.sealed_alias, *sealed_at)
+                head = None if row.sealed_alias is None else chains.Head(row.subject, row.sealed_alias, *sealed_at)
                 written += chain.seq if chain else 0
                 if head is not None:
                     sealed.add(head)
-                entries = pace.count(tx.each(Link, "audit.links", (row.subject, _FIRST_PLACE)))
+                entries = pace.count(tx.each(chains.Link, "audit.links", (row.subject, _FIRST_PLACE)))
                 if chain is None or row.alias is None:
                     name = f"subject number {row.subject}" if row.alias is None else row.alias.hex()
-                    yield Finding(name, head.seq if head else 0, "the chain's end is gone, or all of the chain")
+                    yield core_audit.Finding(
+                        name, head.seq if head else 0, "the chain's end is gone, or all of the chain"
+                    )
                 else:
-                    yield from check_chain(row.alias, chain, head, entries)
+                    yield from chains.check_chain(row.alias, chain, head, entries)
             pace.end()
             counted = tx.find(int, "audit.written", ("audit",))
             if counted is not None and counted != written:
-                yield Finding(ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}")
-            stored = tx.each(Checkpoint, "audit.checkpoints")
-            yield from check_checkpoints(stored, sealed, tx.find(int, "audit.written", ("audit_checkpoints",)))
+                yield core_audit.Finding(
+                    core_audit.ALL_CHAINS, 0, f"{counted} entries were written, but the chains come to {written}"
+                )
+            stored = tx.each(core_audit.Checkpoint, "audit.checkpoints")
+            yield from chains.check_checkpoints(stored, sealed, tx.find(int, "audit.written", ("audit_checkpoints",)))
 
     # --- cutting -----------------------------------------------------------------------------------------------
 
@@ -236,7 +216,7 @@ class _Pace:
         self._progress = progress
         self._since = 0
 
-    def count(self, entries: Iterable[Link]) -> Iterator[Link]:
+    def count(self, entries: Iterable[chains.Link]) -> Iterator[chains.Link]:
         """Some entries, counted as they go by."""
         for entry in entries:
             yield entry
@@ -251,14 +231,14 @@ class _Pace:
             self._since = 0
 
 
-def _last_checkpoints(tx: Transaction, limit: int | None) -> list[Checkpoint]:
-    return tx.all(Checkpoint, "audit.last_checkpoints", (-1 if limit is None else limit,))[::-1]
+def _last_checkpoints(tx: Transaction, limit: int | None) -> list[core_audit.Checkpoint]:
+    return tx.all(core_audit.Checkpoint, "audit.last_checkpoints", (-1 if limit is None else limit,))[::-1]
 
 
-def _read_seal(tx: Transaction) -> Seal:
+def _read_seal(tx: Transaction) -> chains.Seal:
     """All heads as they are sealed."""
-    seal = Seal()
-    for head in tx.each(Head, "audit.sealed"):
+    seal = chains.Seal()
+    for head in tx.each(chains.Head, "audit.sealed"):
         seal.add(head)
     return seal
 
@@ -272,9 +252,9 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
     if limits is None:
         return 0
     floor = limits.floor
-    walk = Walk(limits.alias, floor, limits.floor_hash)
+    walk = chains.Walk(limits.alias, floor, limits.floor_hash)
     upto, upto_hash = floor, limits.floor_hash
-    for entry in tx.each(Link, "audit.links", (subject, floor + 1)):
+    for entry in tx.each(chains.Link, "audit.links", (subject, floor + 1)):
         if entry.at >= before or entry.seq > min(limits.sealed_seq, floor + most):
             break
         if walk.step(entry):
@@ -282,7 +262,7 @@ def _cut_chain(tx: Transaction, subject: int, before: int, at: int, most: int) -
         upto, upto_hash = entry.seq, entry.hash
     if upto == floor:
         return 0
-    append(tx, subject, [cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
+    append(tx, subject, [chains.cut_event(at, count=upto - floor, upto=upto, upto_hash=upto_hash)])
     tx.run("audit.cut", (subject, upto))
     tx.run("audit.move_floor", (upto, upto_hash, subject))
     return upto - floor

@@ -127,8 +127,8 @@ class AgainError(Exception):
 
 #: Stands in rows that do not say whose they are.
 NOBODY: Final = Subject.parse("")
-#: How an engine makes the rows of a statement, once its columns were found to be the fields of the row.
-Makers = dict[tuple[object, str], Callable[[Row], Any]]
+#: How the rows of a statement are made, once its columns were found to be the fields of the row.
+MAKERS: Final[dict[tuple[object, str], Callable[[Row], Any]]] = {}
 
 
 #: How fields of some types are made of what a column gives; ``None`` stays what it is.
@@ -145,10 +145,16 @@ _PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {int: int, str: str, bytes: 
 
 
 def row_maker(row: Any, statement: str, columns: Iterable[str]) -> Callable[[Row], Any]:
-    """How rows are made of what a statement gives; ``TypeError`` unless its columns are their first fields."""
+    """How rows are made of what a statement gives, from now on in ``MAKERS``; ``TypeError`` unless its columns are
+    their first fields.
+    """
+    MAKERS[row, statement] = maker = _make_maker(row, statement, tuple(columns))
+    return maker
+
+
+def _make_maker(row: Any, statement: str, names: tuple[str, ...]) -> Callable[[Row], Any]:
     if row in _PLAIN:
         return partial(_read_plain, _PLAIN[row])
-    names = tuple(columns)
     if row.__match_args__[: len(names)] != names:
         raise TypeError(f"{statement} gives {', '.join(names)}; {row.__name__} has {', '.join(row.__match_args__)}")
     hints = [getattr(hint := row.__annotations__[name], "__forward_arg__", hint) for name in names]

@@ -12,36 +12,16 @@ from holdfast.core.decisions import Hold
 from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
 from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import iso, to_json
-from holdfast.ports.conversations import (
-    Appended,
-    BinnedMessage,
-    Session,
-    SessionWindow,
-    ShortTermStore,
-    Summarize,
-    Turn,
-)
+from holdfast.ports import conversations as ports
+from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
+from holdfast.storage.relational import sessions
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
 from holdfast.storage.relational.moves import REFUSALS, Holds, MoveBatch, removed_until, transition_all
 from holdfast.storage.relational.rows import START
 from holdfast.storage.relational.rules import Profiles, scope_of
-from holdfast.storage.relational.sessions import (
-    MessageRow,
-    as_message,
-    continue_session,
-    end_windows,
-    find_by_id,
-    find_session,
-    hold_on_session,
-    message_keys,
-    move_session,
-    open_session,
-    to_stored_message,
-    visible,
-)
 
 _ALL: Final = -1
 #: A summary that has to forget a message is made anew from so many of the last ones.
@@ -94,7 +74,7 @@ class PurgedRow(NamedTuple):
 class SqlHistory(SqlStore):
     """The ``History`` of the relational engines."""
 
-    def __init__(self, database: Transactions, elsewhere: ShortTermStore | None = None) -> None:
+    def __init__(self, database: Transactions, elsewhere: ports.ShortTermStore | None = None) -> None:
         """``elsewhere`` keeps the short-term windows, if this database does not."""
         super().__init__(database)
         self._elsewhere = elsewhere
@@ -102,16 +82,20 @@ class SqlHistory(SqlStore):
 
     # --- the conversation of a scope ---------------------------------------------------------------------------
 
-    def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
+    def append(
+        self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: ports.Summarize
+    ) -> ports.Appended:
         if not messages:
-            return Appended("", begun=False)
+            return ports.Appended("", begun=False)
         with self._database.write(scope.subject) as tx:
             subject = tx.number_for(scope.subject)
-            session = continue_session(tx, self._profiles, subject, scope, now=now, begun=messages[0].created_at)
-            _, _, end = message_keys(subject, session.number)
+            session = sessions.continue_session(
+                tx, self._profiles, subject, scope, now=now, begun=messages[0].created_at
+            )
+            _, _, end = sessions.message_keys(subject, session.number)
             if session.next_key + len(messages) > end + 1:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
-            stored = [to_stored_message(message) for message in messages]
+            stored = [sessions.to_stored_message(message) for message in messages]
             if len(stored) == 1:
                 tx.later("sessions.append", (subject, session.next_key, *stored[0]))
             else:
@@ -121,15 +105,17 @@ class SqlHistory(SqlStore):
             size = sum(row.size for row in stored)
             summary = summarize(session.summary, messages)
             tx.later("sessions.touch_session", (subject, latest, len(messages), size, summary, session.number))
-        return Appended(session.id, session.version == 1)
+        return ports.Appended(session.id, session.version == 1)
 
-    def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:
+    def take_back(
+        self, scope: Scope, appended: ports.Appended, message_ids: Sequence[str], *, summarize: ports.Summarize
+    ) -> None:
         with self._database.write(scope.subject) as tx:
             subject = tx.number_for(scope.subject)
-            session = find_by_id(tx, subject, appended.session)
+            session = sessions.find_by_id(tx, subject, appended.session)
             if session is None:
                 return
-            keys = message_keys(subject, session.number)
+            keys = sessions.message_keys(subject, session.number)
             found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
             tx.run_many("sessions.take_back_message", ((subject, one.key) for one in found))
             if not (appended.begun and tx.run("sessions.end_session", (session.number, *keys))):
@@ -138,17 +124,17 @@ class SqlHistory(SqlStore):
 
     def touch(self, scope: Scope, *, now: int) -> Session:
         with self._database.write() as tx:
-            session = open_session(tx, self._profiles, scope, now=now, begun=now)
+            session = sessions.open_session(tx, self._profiles, scope, now=now, begun=now)
             values = (now, 0, 0, session.summary, session.number)
             tx.run("sessions.touch_session", (tx.number_for(scope.subject), *values))
-            return find_session(tx, scope, now) or session
+            return sessions.find_session(tx, scope, now) or session
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        return self._find(Session, "sessions.visible_session", *visible(scope, now))
+        return self._find(Session, "sessions.visible_session", *sessions.visible(scope, now))
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:
-            session = find_session(tx, scope, now)
+            session = sessions.find_session(tx, scope, now)
             if session is None:
                 return []
             subject = tx.number_of(scope.subject) or 0
@@ -173,13 +159,13 @@ class SqlHistory(SqlStore):
 
     # --- single messages -----------------------------------------------------------------------------------------
 
-    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: Summarize) -> int:
+    def remove(self, scope: Scope, message_ids: Sequence[str], *, now: int, summarize: ports.Summarize) -> int:
         with self._database.write(scope.subject) as tx:
             subject = tx.number_of(scope.subject)
-            session = find_session(tx, scope, now)
+            session = sessions.find_session(tx, scope, now)
             if session is None or subject is None:
                 return 0
-            keys = message_keys(subject, session.number)
+            keys = sessions.message_keys(subject, session.number)
             found = tx.all(RemovedMessage, "sessions.messages_to_remove", (*keys, to_json(list(message_ids))))
             holds = Holds(tx, scope.subject)
             of = (scope.agent_id, scope.session_id)
@@ -202,12 +188,12 @@ class SqlHistory(SqlStore):
             )
         return len(found)
 
-    def find_message(self, subject: Subject, message_id: str) -> Turn | None:
+    def find_message(self, subject: Subject, message_id: str) -> ports.Turn | None:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
-            row = tx.find(MessageRow, "sessions.said", (number, message_id))
-            session = None if row is None else find_by_id(tx, number, row.session)
-        return None if row is None or session is None else Turn(as_message(row), session, row.purge_at)
+            row = tx.find(sessions.MessageRow, "sessions.said", (number, message_id))
+            session = None if row is None else sessions.find_by_id(tx, number, row.session)
+        return None if row is None or session is None else ports.Turn(sessions.as_message(row), session, row.purge_at)
 
     def restore_message(self, subject: Subject, message_id: str, *, now: int) -> bool:
         refused: ConflictError | None = None
@@ -242,10 +228,12 @@ class SqlHistory(SqlStore):
 
     def binned_messages(
         self, tenant: str, subject: Subject | None = None, *, now: int, after: tuple[int, int] = START, limit: int
-    ) -> tuple[list[BinnedMessage], tuple[int, int]]:
-        found = self._database.ask(MessageRow, "sessions.binned_messages", (now, *after, tenant, subject, limit))
+    ) -> tuple[list[ports.BinnedMessage], tuple[int, int]]:
+        found = self._database.ask(
+            sessions.MessageRow, "sessions.binned_messages", (now, *after, tenant, subject, limit)
+        )
         binned = [
-            BinnedMessage(as_message(row), row.subject, row.agent_id, row.session_id, row.purge_at or 0)
+            ports.BinnedMessage(sessions.as_message(row), row.subject, row.agent_id, row.session_id, row.purge_at or 0)
             for row in found
         ]
         return binned, (found[-1].purge_at or 0, found[-1].key) if found else after
@@ -277,13 +265,13 @@ class SqlHistory(SqlStore):
 
     def get(self, subject: Subject, item_id: str) -> Session | None:
         with self._database.read(subject) as tx:
-            return find_by_id(tx, tx.number_of(subject), item_id)
+            return sessions.find_by_id(tx, tx.number_of(subject), item_id)
 
     def hold_on(self, subject: Subject, item_id: str) -> Hold | None:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject) or 0
-            session = find_by_id(tx, number, item_id)
-            return None if session is None else hold_on_session(tx, Holds(tx, subject), number, session)
+            session = sessions.find_by_id(tx, number, item_id)
+            return None if session is None else sessions.hold_on_session(tx, Holds(tx, subject), number, session)
 
     def transition_all(
         self,
@@ -296,26 +284,26 @@ class SqlHistory(SqlStore):
         return transition_all(self._database, batches, self._move_all, now=now, lease=lease, rules=rules)
 
     def _move_all(self, batch: MoveBatch, moves: Sequence[Move]) -> list[Outcome]:
-        outcomes = [move_session(self._profiles, batch, move) for move in moves]
-        batch.tx.then(partial(end_windows, self._elsewhere, batch.ended))
+        outcomes = [sessions.move_session(self._profiles, batch, move) for move in moves]
+        batch.tx.then(partial(sessions.end_windows, self._elsewhere, batch.ended))
         return outcomes
 
     def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         session = self.get(subject, item_id)
         if session is not None and self._elsewhere is not None:  # a crash may have left it there when the session went
             scope = scope_of(subject, session.agent_id, session.session_id)
-            self._elsewhere.end([SessionWindow(scope, item_id)])
+            self._elsewhere.end([ports.SessionWindow(scope, item_id)])
         with self._database.write() as tx:
             check_lease(tx, lease)
             number = tx.number_of(subject) or 0
-            session = find_by_id(tx, number, item_id)
+            session = sessions.find_by_id(tx, number, item_id)
             if session is None:
                 return 0
             if session.state is not State.DELETING:
                 raise ConflictError(
                     f"session {item_id} is {session.state}; only what is being deleted can be erased: claim it first"
                 )
-            keys = message_keys(number, session.number)
+            keys = sessions.message_keys(number, session.number)
             tx.run("sessions.erase_messages", (*keys, limit))
             return tx.number("sessions.count_rows", keys)
 
@@ -329,8 +317,10 @@ def _count_messages(
 
 
 def _last_messages(tx: Transaction, subject: int, session: int, limit: int, before: str | None = None) -> list[Message]:
-    found = tx.all(MessageRow, "sessions.last_messages", (*message_keys(subject, session), limit, before))
-    return [as_message(row) for row in reversed(found)]
+    found = tx.all(
+        sessions.MessageRow, "sessions.last_messages", (*sessions.message_keys(subject, session), limit, before)
+    )
+    return [sessions.as_message(row) for row in reversed(found)]
 
 
 def _purge(tx: Transaction, subject: Subject, found: list[PurgedRow], *, now: int, limit: int) -> list[int]:

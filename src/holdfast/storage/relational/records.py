@@ -11,54 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import Held, Hold, RecordFacts, excess, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.records import (
-    KIND_BITS,
-    LIVE,
-    TYPES,
-    Encoding,
-    Entry,
-    Kind,
-    Move,
-    Outcome,
-    Record,
-    Scope,
-    Subject,
-    Usage,
-)
+from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.records import Added
 from holdfast.ports.registry import removed_agent
+from holdfast.storage.relational import moves as record_moves
+from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.database import AgainError, SqlStore, Transaction, Transactions
-from holdfast.storage.relational.moves import (
-    Holds,
-    MoveBatch,
-    find_current,
-    known_model,
-    model_code,
-    removed_until,
-    transition,
-    transition_all,
-    unique,
-)
-from holdfast.storage.relational.rows import (
-    START,
-    FactsRow,
-    RecordRow,
-    ScopeCounter,
-    Stored,
-    WriteContext,
-    all_keys,
-    as_record,
-    context_query,
-    key_range,
-    note_derivations,
-    note_other_derivations,
-    read_context,
-    to_stored,
-)
+from holdfast.storage.relational.moves import Holds, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles
 
 #: Rows of a whole scope are read this many at a time.
@@ -90,22 +53,24 @@ class SqlFeed(SqlStore):
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            query = context_query(scope.subject, kind, () if agent is None else (agent,))
-            (context,) = tx.all(WriteContext, *query)
+            query = record_rows.context_query(scope.subject, kind, () if agent is None else (agent,))
+            (context,) = tx.all(record_rows.WriteContext, *query)
             removed, rules = context.is_removed, context.version
             cursor = (number, context.seq, context.next, rules, int(removed))
             if since == cursor:
                 return Changes(cursor, False, [], [])
             if removed:
                 return Changes(cursor, True, [], [])
-            code = known_model(tx, model)
+            code = record_moves.known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
-                stored = tx.each(IndexRow, "records.index_rows", (code, *key_range(number, kind)))
+                stored = tx.each(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind)))
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-            live = _readable(tx.all(IndexRow, "records.index_rows", (code, *key_range(number, kind, since[2]))), agent)
+            live = _readable(
+                tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
+            )
             there = {row.id for row in live}
             gone = []
-            for record_id in tx.all(str, "records.changed_ids", (number << KIND_BITS | kind.code, since[1])):
+            for record_id in tx.all(str, "records.changed_ids", (record_rows.scope_number(number, kind), since[1])):
                 one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
                 if one is None:
                     gone.append(record_id)
@@ -116,21 +81,23 @@ class SqlFeed(SqlStore):
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
-            code = known_model(tx, model)
-            found = tx.all(RecordRow, "records.unembedded", (*key_range(number, kind), code, limit))
-            return [as_record(subject, row) for row in found]
+            code = record_moves.known_model(tx, model)
+            found = tx.all(
+                record_rows.RecordRow, "records.unembedded", (*record_rows.key_range(number, kind), code, limit)
+            )
+            return [record_rows.as_record(subject, row) for row in found]
 
     def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
         with self._database.write() as tx:
             number = tx.number_of(subject)
             if number is None:  # erased meanwhile
                 return 0
-            counter = ScopeCounter(tx, number, kind)
+            counter = record_rows.ScopeCounter(tx, number, kind)
             written = 0
             for record_id, version, encoding in encodings:
-                row = find_current(tx, record_id, number)
+                row = record_moves.find_current(tx, record_id, number)
                 if row is not None and row.version == version:
-                    model = model_code(tx, encoding.model)
+                    model = record_moves.model_code(tx, encoding.model)
                     tx.run("records.embed", (model, encoding.vectors, encoding.terms, row.key, version))
                     counter.note_change(record_id)
                     written += 1
@@ -140,7 +107,7 @@ class SqlFeed(SqlStore):
     def adopt(self, model: str) -> None:
         if not self.is_current(model):
             with self._database.alone("models") as tx:
-                code = model_code(tx, model)
+                code = record_moves.model_code(tx, model)
                 tx.run("records.adopt_model", (code,))
 
     def is_current(self, model: str) -> bool:
@@ -228,16 +195,18 @@ class SqlRecords(SqlStore):
     def _insert(self, new: _Insertion, before: Sequence[str] | None = None) -> Added:
         """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
         subject, kind, entries = new.subject, new.kind, new.entries
-        stored = [to_stored(entry.record.content, entry.record.metadata, entry.record.body) for entry in entries]
+        stored = [
+            record_rows.to_stored(entry.record.content, entry.record.metadata, entry.record.body) for entry in entries
+        ]
         size = sum(one.size for one in stored)
-        asked = context_query(subject, kind, (entry.record.scope.agent_id for entry in entries))
-        with self._database.write(subject, asked if before is None else None) as tx, unique(kind.name):
+        asked = record_rows.context_query(subject, kind, (entry.record.scope.agent_id for entry in entries))
+        with self._database.write(subject, asked if before is None else None) as tx, record_moves.unique(kind.name):
             number = tx.number_for(subject)
-            context = tx.first(WriteContext, *asked)
+            context = tx.first(record_rows.WriteContext, *asked)
             batch = MoveBatch(tx, subject, number, now=new.now, is_held=context.is_held)
             counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
-            if before is not None and find_current(tx, entries[0].record.id, number) is not None:
+            if before is not None and record_moves.find_current(tx, entries[0].record.id, number) is not None:
                 return Added(counter.usage(maximum), len(before), tuple(before))  # only the answer was lost
             if context.is_removed:
                 refuse_removed_agents(tx, (entry.record.scope for entry in entries))
@@ -246,14 +215,16 @@ class SqlRecords(SqlStore):
             if excess(counter.usage(maximum), len(stored), size):
                 _make_room(batch, new, maximum, size)
             book = self._profiles.book(tx, subject.tenant, context.version)
-            models = {model: self._models.get(model) or model_code(tx, model) for model in _models_of(entries)}
+            models = {
+                model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(entries)
+            }
             rows = self._rows(tx, new, number, stored, counter=counter, book=book, models=models)
             if len(rows) == 1 and entries[0].record.name is None:  # nothing can be in its way
                 tx.later("records.insert", rows[0])
             else:
                 tx.run_many("records.insert", rows)
             sources = (entry.record.derived_from for entry in entries)
-            note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
+            record_rows.note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
             counter.count(len(stored), size)
             batch.save()
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
@@ -265,9 +236,9 @@ class SqlRecords(SqlStore):
         tx: Transaction,
         new: _Insertion,
         number: int,
-        stored: Sequence[Stored],
+        stored: Sequence[record_rows.Stored],
         *,
-        counter: ScopeCounter,
+        counter: record_rows.ScopeCounter,
         book: Book,
         models: Mapping[str | None, int | None],
     ) -> list[tuple[Any, ...]]:
@@ -291,62 +262,62 @@ class SqlRecords(SqlStore):
     def get(self, subject: Subject, record_id: str) -> Record | None:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
-            row = None if number is None else tx.find(RecordRow, "records.get", (record_id, number))
-            return None if row is None else _hide_removed(tx, as_record(subject, row))
+            row = None if number is None else tx.find(record_rows.RecordRow, "records.get", (record_id, number))
+            return None if row is None else _hide_removed(tx, record_rows.as_record(subject, row))
 
     def find(self, tenant: str, record_id: str) -> Record | None:
-        found = self._database.ask(RecordRow, "records.find", (record_id, tenant))
-        return next((as_record(row.subject, row) for row in found), None)
+        found = self._database.ask(record_rows.RecordRow, "records.find", (record_id, tenant))
+        return next((record_rows.as_record(row.subject, row) for row in found), None)
 
     def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
-        found = self._ask_about(subject, RecordRow, "records.get_named", kind.code, name, now)
-        return next((as_record(subject, row) for row in found), None)
+        found = self._ask_about(subject, record_rows.RecordRow, "records.get_named", kind.code, name, now)
+        return next((record_rows.as_record(subject, row) for row in found), None)
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         asked = (to_json(record_ids), subject, now, subject.tenant)
-        found = self._database.ask(RecordRow, "records.fetch", asked)
-        records = {row.id: as_record(subject, row) for row in found}
+        found = self._database.ask(record_rows.RecordRow, "records.fetch", asked)
+        records = {row.id: record_rows.as_record(subject, row) for row in found}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             asked = (to_json(record_ids), number)
-            found = tx.all(RecordRow, "records.entries", asked)
+            found = tx.all(record_rows.RecordRow, "records.entries", asked)
             encodings = tx.all(EncodingRow, "records.encodings", asked)
         encoded = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encodings}
-        return {row.id: Entry(as_record(subject, row), encoded[row.id]) for row in found}
+        return {row.id: Entry(record_rows.as_record(subject, row), encoded[row.id]) for row in found}
 
     def binned(
-        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = START, limit: int
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = record_rows.START, limit: int
     ) -> tuple[list[Record], tuple[int, int]]:
         with self._database.read() as tx:
             if subject is None:
-                found = tx.all(RecordRow, "records.bin_of_tenant", (*after, limit, tenant))
+                found = tx.all(record_rows.RecordRow, "records.bin_of_tenant", (*after, limit, tenant))
             else:
-                keys = all_keys(tx.number_of(subject) or 0)
-                found = tx.all(RecordRow, "records.bin_of_subject", (*after, limit, *keys))
+                keys = record_rows.all_keys(tx.number_of(subject) or 0)
+                found = tx.all(record_rows.RecordRow, "records.bin_of_subject", (*after, limit, *keys))
         last = (found[-1].purge_at or 0, found[-1].key) if found else after
-        return [as_record(row.subject, row) for row in found], last
+        return [record_rows.as_record(row.subject, row) for row in found], last
 
     def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
-        found = self._database.ask(RecordRow, "records.bundled", (bundle, after, tenant, limit))
-        return [as_record(row.subject, row) for row in found], found[-1].key if found else after
+        found = self._database.ask(record_rows.RecordRow, "records.bundled", (bundle, after, tenant, limit))
+        return [record_rows.as_record(row.subject, row) for row in found], found[-1].key if found else after
 
     def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
-            first, last = key_range(number, kind)
-            found = tx.all(FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
+            first, last = record_rows.key_range(number, kind)
+            found = tx.all(record_rows.FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
     def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
         record = entry.record
-        stored = to_stored(record.content, record.metadata, record.body)
-        with self._database.write(record.scope.subject) as tx, unique(record.kind):
+        stored = record_rows.to_stored(record.content, record.metadata, record.body)
+        with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
             number = tx.number_of(record.scope.subject)
             refuse_removed_agents(tx, [agent])
-            row = find_current(tx, record.id, number, with_metadata=True)
+            row = record_moves.find_current(tx, record.id, number, with_metadata=True)
             if row is None or row.state not in LIVE or row.version != record.version:
                 return False
             if (row.pack is None) != (back is None):
@@ -354,15 +325,15 @@ class SqlRecords(SqlStore):
             _check_stays_held(tx, record, row.metadata)
             if back is not None and number is not None:
                 _bring_back(tx, record, number, back)
-                row = find_current(tx, record.id, number, with_metadata=True) or row
-            context = read_context(tx, record.scope.subject, TYPES[record.kind])
-            counter = ScopeCounter(tx, int(number or 0), TYPES[record.kind], context.counts)
+                row = record_moves.find_current(tx, record.id, number, with_metadata=True) or row
+            context = record_rows.read_context(tx, record.scope.subject, TYPES[record.kind])
+            counter = record_rows.ScopeCounter(tx, int(number or 0), TYPES[record.kind], context.counts)
             grown = stored.size - row.size
             maximum = context.limits(TYPES[record.kind])
             if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
                 raise refuse(record.kind, record.scope.user_id, problem)
             model, vectors, terms = entry.encoding
-            found_by = (model_code(tx, model), vectors, terms)
+            found_by = (record_moves.model_code(tx, model), vectors, terms)
             texts = (stored.metadata, stored.content, stored.body)
             listed = _list_sources(record.derived_from)
             values = (record.name, record.updated_at, stored.size, *found_by, *texts, record.source, listed, row.key)
@@ -370,7 +341,7 @@ class SqlRecords(SqlStore):
             if labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
                 self._relabel(tx, record, row.key)
             if listed != row.derived_from:
-                note_other_derivations(tx, int(number or 0), row.key, record.derived_from)
+                record_rows.note_other_derivations(tx, int(number or 0), row.key, record.derived_from)
             counter.count(0, grown)
             counter.note_change(record.id)
             counter.save()
@@ -390,7 +361,7 @@ class SqlRecords(SqlStore):
         with self._database.write() as tx:
             tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
             refuse_removed_agents(tx, [agent])
-            return transition(tx, subject, moves, MoveBatch.move_all, now=now)
+            return record_moves.transition(tx, subject, moves, MoveBatch.move_all, now=now)
 
     def transition_all(
         self,
@@ -400,10 +371,12 @@ class SqlRecords(SqlStore):
         lease: Lease | None = None,
         rules: int | None = None,
     ) -> list[list[Outcome]]:
-        return transition_all(self._database, batches, MoveBatch.move_all, now=now, lease=lease, rules=rules)
+        return record_moves.transition_all(
+            self._database, batches, MoveBatch.move_all, now=now, lease=lease, rules=rules
+        )
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:
-        (context,) = self._database.ask(WriteContext, *context_query(subject, kind, ()))
+        (context,) = self._database.ask(record_rows.WriteContext, *record_rows.context_query(subject, kind, ()))
         return Usage(context.memories, context.bytes, *context.limits(kind))
 
     def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
@@ -462,7 +435,7 @@ def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
 def _hide_removed(tx: Transaction, record: Record) -> Record:
     """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
-    if own and removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
+    if own and record_moves.removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
         return replace(record, hidden_from=GONE)
     return record
 
@@ -470,7 +443,7 @@ def _hide_removed(tx: Transaction, record: Record) -> Record:
 def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> None:
     """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
     for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes if scope is not None}:
-        until = removed_until(tx, tenant, agent_id)
+        until = record_moves.removed_until(tx, tenant, agent_id)
         if until is not None:
             raise removed_agent(agent_id, until)
 

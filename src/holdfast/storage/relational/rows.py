@@ -29,9 +29,14 @@ _LISTED: Final = 256
 _BULK: Final = 2_000
 
 
+def scope_number(subject: int, kind: Kind) -> int:
+    """The number of a subject's kind, which the keys of its records begin with."""
+    return subject << KIND_BITS | kind.code
+
+
 def key_range(subject: int, kind: Kind, start: int = 0) -> tuple[int, int]:
     """The first (from a count on) and the last key that records of a subject's kind can have."""
-    scope = (subject << KIND_BITS | kind.code) << COUNT_BITS
+    scope = scope_number(subject, kind) << COUNT_BITS
     return scope | start, scope | ((1 << COUNT_BITS) - 1)
 
 
@@ -111,7 +116,7 @@ class ScopeCounter:
 
     def __init__(self, tx: Transaction, subject: int, kind: Kind, counts: Counts | None = None) -> None:
         self._tx = tx
-        self.scope = subject << KIND_BITS | kind.code
+        self.scope = scope_number(subject, kind)
         found = counts or tx.find(Counts, "records.scope", (self.scope,)) or Counts()
         self.seq, self.floor, self.next, self.memories, self.bytes = found
         self._changed: list[str] = []

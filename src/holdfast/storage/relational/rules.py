@@ -33,7 +33,7 @@ from holdfast.core.values import to_json
 from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
-from holdfast.storage.relational.rows import KINDS, all_keys
+from holdfast.storage.relational.rows import all_keys, kind_name
 
 
 class RuleRow(NamedTuple):
@@ -233,25 +233,15 @@ class SubjectRow(NamedTuple):
 
 
 class AssignedRow(NamedTuple):
-    """A record and its profile."""
+    """A record and its profile; without a kind, a session."""
 
     key: int
     id: str
-    kind: int
+    kind: int | None
     profile: int
     agent_id: str
     session_id: str | None
     metadata: str
-
-
-class AssignedSession(NamedTuple):
-    """A session and its profile."""
-
-    no: int
-    id: str
-    profile: int
-    agent_id: str
-    session_id: str
 
 
 class SqlRules(SqlStore):
@@ -322,45 +312,35 @@ class SqlRules(SqlStore):
         with self._database.read() as tx:
             whose = _subjects(tx, rule)
         for subject, number in whose:
-            if rule.kind == HISTORY:
-                yield self._assign_sessions(rule, subject, number)
-                continue
             first, last = all_keys(number)
             while first <= last:
-                first, moved = self._assign_records(rule, subject, number, first, last)
-                yield moved
+                first, count = self._assign(rule, subject, number, (first, last))
+                yield count
 
-    def _assign_records(self, rule: Rule, subject: Subject, number: int, first: int, last: int) -> tuple[int, int]:
-        """Give the next records of a subject the profile that they should have; where to go on, and how many."""
+    def _assign(self, rule: Rule, subject: Subject, number: int, keys: tuple[int, int]) -> tuple[int, int]:
+        """Give the next records of a subject, or all its sessions, the profile that they should have; where to go on,
+        and how many there were.
+        """
+        of = (rule.agent_id or "", rule.session_id or "")
         with self._database.write() as tx:
             tx.number_of(subject)
-            where = (first, last, rule.agent_id or "", rule.session_id or "", _BATCH)
-            if rule.memory_id is None:
-                found = tx.all(AssignedRow, "rules.records_to_assign", where)
+            if rule.kind == HISTORY:
+                found = tx.all(AssignedRow, "rules.sessions_to_assign", (number, *of))
+            elif rule.memory_id is None:
+                found = tx.all(AssignedRow, "rules.records_to_assign", (*keys, *of, _BATCH))
             else:
                 found = tx.all(AssignedRow, "rules.record_to_assign", (rule.memory_id, number))
             profiles = Profiles()
             book = profiles.book(tx, rule.tenant)
             for row in found:
                 scope = scope_of(subject, row.agent_id, row.session_id)
-                kind = KINDS[row.kind].name.value
-                right = profiles.find(tx, kind, scope, row.id, book.labels(row.metadata), book=book)
-                if right != row.profile:
+                right = profiles.find(tx, kind_name(row.kind), scope, row.id, book.labels(row.metadata), book=book)
+                if right != row.profile and row.kind is None:
+                    tx.run("rules.assign_session", (number, right, row.key))
+                elif right != row.profile:
                     tx.run("rules.assign_record", (right, row.key))
-            whole = len(found) == _BATCH
-            return (found[-1].key + 1 if whole else last + 1), len(found)
-
-    def _assign_sessions(self, rule: Rule, subject: Subject, number: int) -> int:
-        with self._database.write() as tx:
-            tx.number_of(subject)
-            where = (number, rule.agent_id or "", rule.session_id or "")
-            found = tx.all(AssignedSession, "rules.sessions_to_assign", where)
-            profiles = Profiles()
-            for row in found:
-                right = profiles.find(tx, HISTORY, scope_of(subject, row.agent_id, row.session_id or None), row.id)
-                if right != row.profile:
-                    tx.run("rules.assign_session", (number, right, row.no))
-            return len(found)
+        is_whole = len(found) == _BATCH and rule.kind != HISTORY
+        return (found[-1].key if is_whole else keys[1]) + 1, len(found)
 
     def settle(self, changes: Sequence[tuple[Rule, Event]], *, now: int) -> list[Rule]:
         if not changes:

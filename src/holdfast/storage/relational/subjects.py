@@ -18,19 +18,8 @@ from holdfast.core.decisions import Hold
 from holdfast.core.errors import HeldError
 from holdfast.core.records import HISTORY, Cause, Fact, Kind, Record, State, Subject
 from holdfast.core.values import DAY, SECOND, to_json
+from holdfast.ports import subjects as ports
 from holdfast.ports.conversations import Session
-from holdfast.ports.subjects import (
-    MARK_DAYS,
-    ErasureMark,
-    Found,
-    KeptMessage,
-    SetQuota,
-    Tombstone,
-    UserSummary,
-    mark_erasure,
-    read_tombstone,
-    tombstone_for,
-)
 from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.attachments import parse_fact
@@ -70,8 +59,8 @@ class SqlSubjectReader(SqlStore):
         with self._database.read() as tx:
             return read_alias(tx, tx.number_of(subject))
 
-    def users(self, tenant: str, *, after: str = "", limit: int) -> list[UserSummary]:
-        found: list[UserSummary] = []
+    def users(self, tenant: str, *, after: str = "", limit: int) -> list[ports.UserSummary]:
+        found: list[ports.UserSummary] = []
         place = Subject(tenant, after)
         while len(found) < limit:
             rows = self._database.ask(UserRow, "subjects.users", (place, f"{tenant}0", limit))
@@ -101,7 +90,9 @@ class SqlSubjectReader(SqlStore):
         found = self._ask_about(subject, Session, "subjects.sessions", after, limit)
         return found, found[-1].number if found else after
 
-    def messages(self, subject: Subject, item_id: str, *, after: int = 0, limit: int) -> tuple[list[KeptMessage], int]:
+    def messages(
+        self, subject: Subject, item_id: str, *, after: int = 0, limit: int
+    ) -> tuple[list[ports.KeptMessage], int]:
         with self._database.read() as tx:
             number = tx.number_of(subject)
             session = find_by_id(tx, number, item_id)
@@ -109,7 +100,7 @@ class SqlSubjectReader(SqlStore):
                 return [], after
             _, first, last = message_keys(number, session.number)
             found = tx.all(MessageRow, "subjects.messages", (number, max(first, after + 1), last, limit, _BYTES))
-        return [KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
+        return [ports.KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
 
     def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
         found = self._ask_about(subject, Fact, "subjects.facts", after, limit)
@@ -120,19 +111,19 @@ class SqlSubjectReader(SqlStore):
         entries = [entry for row in found for entry in parse_entries(row.text, row.hash)]
         return entries, found[-1].seq if found else after
 
-    def quotas(self, tenant: str, user_id: str) -> list[SetQuota]:
+    def quotas(self, tenant: str, user_id: str) -> list[ports.SetQuota]:
         found = self._database.ask(KindQuota, "subjects.quotas", (tenant, user_id))
-        return [SetQuota(KINDS[row.kind], row.max_memories, row.max_bytes) for row in found]
+        return [ports.SetQuota(KINDS[row.kind], row.max_memories, row.max_bytes) for row in found]
 
     def own_sessions(self, subject: Subject, names: Sequence[str]) -> frozenset[str]:
         with self._database.read() as tx:
             return own_sessions(tx, subject, tx.number_of(subject) or 0, names)
 
 
-def _summarize(subject: Subject, rows: list[UserRow]) -> UserSummary:
+def _summarize(subject: Subject, rows: list[UserRow]) -> ports.UserSummary:
     kinds = {KINDS[row.kind].name: row.live for row in sorted(rows) if row.kind}
     sessions = sum(row.live for row in rows if not row.kind)
-    return UserSummary(subject.user_id, kinds, sessions, max(row.latest or 0 for row in rows))
+    return ports.UserSummary(subject.user_id, kinds, sessions, max(row.latest or 0 for row in rows))
 
 
 _NAMELESS: Final = "an erased user"
@@ -216,12 +207,12 @@ class SqlSubjects(SqlStore):
         now: int,
         begin: Callable[[str], None],
         defer: Callable[[str], None] = lambda _alias: None,
-    ) -> tuple[Tombstone | None, Found]:
+    ) -> tuple[ports.Tombstone | None, ports.Found]:
         with self._database.govern(subject.tenant) as tx:
             number = tx.number_of(subject)
             known = read_alias(tx, number)
             if alias not in (None, known):
-                return None, Found({}, {})  # another was faster
+                return None, ports.Found({}, {})  # another was faster
             hold = None if even_held else _hold_on(tx, subject, number)
             if hold is not None:
                 _refuse(tx, subject, hold, now=now, once=alias is not None)
@@ -229,7 +220,7 @@ class SqlSubjects(SqlStore):
                     defer(known)
             elif number is None or known is None:
                 _leave_mark(tx, subject)
-                return None, Found(_remove_named(tx, subject, 0, even_standing=False), {})
+                return None, ports.Found(_remove_named(tx, subject, 0, even_standing=False), {})
             else:
                 begin(known)
                 _leave_mark(tx, subject)
@@ -247,53 +238,53 @@ class SqlSubjects(SqlStore):
 
     # --- what is being erased --------------------------------------------------------------------------------------
 
-    def tombstones(self) -> list[Tombstone]:
-        return [read_tombstone(*row) for row in self._database.ask(TombstoneRow, "subjects.tombstones")]
+    def tombstones(self) -> list[ports.Tombstone]:
+        return [ports.read_tombstone(*row) for row in self._database.ask(TombstoneRow, "subjects.tombstones")]
 
-    def found(self, tombstone: Tombstone) -> Found:
+    def found(self, tombstone: ports.Tombstone) -> ports.Found:
         last = self._database.ask(EntryRow, "audit.tail_of_subject", (tombstone.number, 1))
         detail = parse_entries(last[0].text, last[0].hash)[-1].detail if last else {}
-        return Found(detail.get("rows", {}), detail.get("kinds", {}))
+        return ports.Found(detail.get("rows", {}), detail.get("kinds", {}))
 
-    def forget_name(self, tombstone: Tombstone) -> None:
+    def forget_name(self, tombstone: ports.Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             tx.run("subjects.rename", (tombstone._replace(subject=None).name, tombstone.number))
 
-    def objects(self, tombstone: Tombstone) -> list[str]:
+    def objects(self, tombstone: ports.Tombstone) -> list[str]:
         return self._database.ask(str, "subjects.pack_names", (tombstone.number,))
 
-    def forget_objects(self, tombstone: Tombstone) -> None:
+    def forget_objects(self, tombstone: ports.Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             tx.run("subjects.remove_packs", (tombstone.number,))
 
-    def remove(self, tombstone: Tombstone, *, limit: int) -> int:
+    def remove(self, tombstone: ports.Tombstone, *, limit: int) -> int:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             removed = 0
             for statement in _BATCHED:  # those with nothing left to do cost next to nothing
                 removed += tx.run(f"subjects.{statement}", (tombstone.number, limit - removed))
             return removed
 
-    def left(self, tombstone: Tombstone) -> dict[str, int]:
+    def left(self, tombstone: ports.Tombstone) -> dict[str, int]:
         with self._database.read() as tx:
             return _rows(tx, tombstone.number)
 
     def scrub(self) -> bool:
         return self._database.scrub()
 
-    def bury(self, tombstone: Tombstone) -> None:
+    def bury(self, tombstone: ports.Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             tx.run("subjects.remove_profiles")
             tx.run("subjects.bury", (tombstone.number,))
 
     # --- what other processes are told -----------------------------------------------------------------------------
 
-    def erased_within(self, seconds: float) -> list[ErasureMark]:
+    def erased_within(self, seconds: float) -> list[ports.ErasureMark]:
         since = (int(seconds * SECOND),)
-        return self._database.ask(ErasureMark, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
+        return self._database.ask(ports.ErasureMark, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
 
     def forget_marks(self) -> None:
         with self._database.alone("erasures") as tx:
-            tx.run("subjects.forget_erasures", (MARK_DAYS * DAY,))
+            tx.run("subjects.forget_erasures", (ports.MARK_DAYS * DAY,))
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 
@@ -307,7 +298,7 @@ class SqlSubjects(SqlStore):
 
 def _detach(
     tx: Transaction, subject: Subject, number: int, alias: str, *, now: int, even_standing: bool
-) -> tuple[Tombstone, Found]:
+) -> tuple[ports.Tombstone, ports.Found]:
     """Take a subject's name away, and everything that is found by the name."""
     counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, "subjects.kinds", (number,))]
     kinds = {kind: row.records for kind, row in counted}
@@ -321,13 +312,13 @@ def _detach(
     detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}
     append(tx, number, [Event(now, Action.ERASED, None, detail)])
     append(tx, tenant, [Event(now, Action.ERASED, alias, detail)])
-    tombstone = tombstone_for(number, alias, subject)
+    tombstone = ports.tombstone_for(number, alias, subject)
     tx.run("subjects.rename", (tombstone.name, number))
-    return tombstone, Found(rows, kinds)
+    return tombstone, ports.Found(rows, kinds)
 
 
 def _leave_mark(tx: Transaction, subject: Subject) -> None:
-    mark = mark_erasure(subject, secrets.token_bytes(16))
+    mark = ports.mark_erasure(subject, secrets.token_bytes(16))
     tx.run("subjects.note_erasure", (mark.salt, mark.digest))
 
 

@@ -8,34 +8,31 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.core.errors import (
-    NotAStoreError,
-    StorageError,
-    StoreBusyError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreUnavailableError,
-)
+from holdfast.core import errors
 
 
-def translate_error(problem: apsw.Error, path: Path, busy_seconds: float) -> StorageError:
+def translate_error(problem: apsw.Error, path: Path, busy_seconds: float) -> errors.StorageError:
     """An error of SQLite as Holdfast says it."""
     match problem:
         case apsw.BusyError() | apsw.LockedError():
-            return StoreBusyError(f"{path} was kept busy by other writers for over {busy_seconds:g} s; try again")
+            return errors.StoreBusyError(
+                f"{path} was kept busy by other writers for over {busy_seconds:g} s; try again"
+            )
         case apsw.FullError():
-            return StoreFullError(f"no room to write {path}: the disk is full; free some space and try again")
+            return errors.StoreFullError(f"no room to write {path}: the disk is full; free some space and try again")
         case apsw.ReadOnlyError() | apsw.PermissionsError():
-            return StoreReadOnlyError(f"{path} cannot be written: {problem}; check the permissions of the folder")
+            return errors.StoreReadOnlyError(
+                f"{path} cannot be written: {problem}; check the permissions of the folder"
+            )
         case apsw.NotADBError() | apsw.CorruptError():
-            return NotAStoreError(
+            return errors.NotAStoreError(
                 f"{path} is not a Holdfast database, or is damaged ({problem}); "
                 "name another file in HOLDFAST_URL or HOLDFAST_HOME, or restore a backup"
             )
         case apsw.CantOpenError():
-            return StoreUnavailableError(f"cannot open {path}: {problem}; check that its folder can be written")
+            return errors.StoreUnavailableError(f"cannot open {path}: {problem}; check that its folder can be written")
         case _:
-            return StorageError(f"the store {path} failed: {problem}")
+            return errors.StorageError(f"the store {path} failed: {problem}")
 
 
 class ReadOnlyFile:
@@ -54,7 +51,7 @@ class ReadOnlyFile:
             return self._read_from(str(self._path))
         except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
             if has_log(self._path):
-                raise StoreReadOnlyError(
+                raise errors.StoreReadOnlyError(
                     f"{self._path} has a log beside it that was not written into it, and cannot be written; copy both "
                     "files to a disk that can be written, and open it there"
                 ) from problem
@@ -72,7 +69,7 @@ class ReadOnlyFile:
 
     def refuse(self) -> None:
         """Raise what is to be said to whoever would write."""
-        raise StoreReadOnlyError(
+        raise errors.StoreReadOnlyError(
             f"{self._path} can be read, and not written; check the permissions of the file and of its folder, and "
             "whether the disk is mounted for reading only"
         )

@@ -33,6 +33,10 @@ from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
 _IDLE_READERS: Final = 8
+_PRAGMAS: Final = """
+PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA foreign_keys=ON; PRAGMA fullfsync=ON;
+PRAGMA cache_size=-16384; PRAGMA journal_size_limit=67108864
+"""
 #: How long emptying the log waits for others to end what they are reading or writing.
 _SCRUB_SECONDS: Final = 2.0
 #: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
@@ -243,34 +247,22 @@ class SqliteDatabase:
             return self._only_read.connect()
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(str(self.path), flags=flags, statementcachesize=256)
-        connection.set_busy_handler(_patience(self._busy_seconds))
-        if not create:
+        if create:  # the rest waits until the file is known to be ours
+            connection.set_busy_handler(_patience(self._busy_seconds))
+        else:
             self._configure(connection)
         return connection
 
-    @staticmethod
-    def _configure(connection: apsw.Connection) -> None:
-        for pragma in (
-            "synchronous=FULL",
-            "secure_delete=ON",
-            "foreign_keys=ON",
-            "fullfsync=ON",
-            "cache_size=-16384",
-            "journal_size_limit=67108864",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
+    def _configure(self, connection: apsw.Connection) -> None:
+        connection.set_busy_handler(_patience(self._busy_seconds))
+        connection.execute(_PRAGMAS).fetchall()  # to the last of them: some answer with a row
         # a statement's plan does not depend on what it is asked with, so it is made once and not with each execution
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
     def _open_read_only(self) -> None:
         """Open a file that this process may read and not write: it is as whoever could write it left it."""
-
-        def configure(connection: apsw.Connection) -> None:
-            connection.set_busy_handler(_patience(self._busy_seconds))
-            self._configure(connection)
-
         with self._translate_errors():
-            self._only_read = ReadOnlyFile(self.path, configure)
+            self._only_read = ReadOnlyFile(self.path, self._configure)
             self._writer = self._only_read.connect()
             try:
                 if self._version(self._writer) < migrations(PACKAGE)[-1].number:

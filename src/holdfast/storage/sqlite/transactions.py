@@ -11,9 +11,9 @@ import apsw
 from holdfast.core.audit import PYTHON
 from holdfast.core.records import Subject
 from holdfast.storage.relational.database import (
+    MAKERS,
     Bindings,
     DuplicateError,
-    Makers,
     R,
     Row,
     RowType,
@@ -23,7 +23,6 @@ from holdfast.storage.relational.database import (
 
 PACKAGE: Final = "holdfast.storage.sqlite"
 _SQL: Final = statements(PACKAGE)
-_MAKERS: Final[Makers] = {}
 _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
 
 
@@ -48,11 +47,8 @@ class SqliteTransaction:
 
     def _maker(self, row: RowType[R], statement: str, cursor: apsw.Cursor) -> Callable[[Row], R]:
         """How rows are made of what a cursor gives, which has something to give."""
-        known = _MAKERS.get((row, statement))
-        if known is None:
-            columns = [name for name, *_ in cursor.get_description()]
-            known = _MAKERS[row, statement] = row_maker(row, statement, columns)
-        return known
+        known = MAKERS.get((row, statement))
+        return known or row_maker(row, statement, (name for name, *_ in cursor.get_description()))
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""

@@ -91,7 +91,8 @@ SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records WHERE
 UPDATE records SET profile = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2
 
 -- name: sessions_to_assign
-SELECT no, id, profile, agent_id, session_id FROM sessions
+SELECT no AS key, id, NULL AS kind, profile, agent_id, nullif(session_id, '') AS session_id, '{}' AS metadata
+FROM sessions
 WHERE subject = $1 AND ($2::text = '' OR agent_id = $2) AND ($3::text = '' OR session_id = $3)
 
 -- name: assign_session
