@@ -130,11 +130,6 @@ def name_backup(record_id: str, now: int) -> str:
     return f"{when(now):%Y%m%d-%H%M%S}-{now // 1_000 % 1_000:03}-{record_id[14:]}"
 
 
-def is_named_after(backup_id: str, record_id: str) -> bool:
-    """Whether a backup was named from this id, at whatever moment."""
-    return backup_id.endswith(f"-{record_id[14:]}")
-
-
 def is_backup_id(text: object) -> bool:
     """Whether ``text`` has the form of a backup's id."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from holdfast.backups.catalog import Backup, Catalog, Damaged, describe_backup, is_ahead
 from holdfast.backups.contents import count_memories
 from holdfast.backups.create import BackupMaker, Progress, mark_of
-from holdfast.backups.layout import STORE_KEY, Manifest, is_named_after, name_backup
+from holdfast.backups.layout import STORE_KEY, Manifest, name_backup
 from holdfast.backups.merge import Merge
 from holdfast.backups.restore import Check, Restored, check_version, fill_whole, read_whole, restore_packs, try_restore
 from holdfast.backups.rotate import Rotation, kinds_without, remove, rotate
@@ -98,7 +98,7 @@ class Backups:
             request = begin_steps()
             record_id = self._host.new_id(now) if request is None else request.new_ids(1)[0]
             for made_id in [] if request is None else self._catalog.ids():
-                if is_named_after(made_id, record_id):  # by a process that was killed before it answered
+                if made_id.endswith(record_id[14:]):  # made by a process that was killed before it answered
                     with suppress(errors.NotFoundError):
                         return self._describe(self._catalog.get(made_id))
             self._host.check_clock(now, confirm=confirm)

@@ -209,7 +209,7 @@ def test_who_stood_still_while_another_took_over_makes_no_backup(home: Path, clo
 
         def stand_still(_count: int) -> None:
             lease = leadership.lease
-            vars(leadership)["_leases"].release(lease)  # as if it had run out
+            leadership.leases.release(lease)  # as if it had run out
             other.backups.create()
             other.backups.rotate()
 

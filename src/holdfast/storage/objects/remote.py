@@ -8,9 +8,12 @@ import re
 import secrets
 import threading
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core import errors
@@ -59,41 +62,13 @@ _MACHINE: Final = ("169.254.169.254", "169.254.170.2", "metadata.google.internal
 #: Too early, too many, and everything that is the server's own fault but the one that stays so.
 _PASSING: Final = frozenset({408, 425, 429})
 _FOR_GOOD: Final = frozenset({501, 505})
-#: Codes that say the same under whatever status they come: 400, 200, or none.
-_PASSING_CODES: Final = frozenset(
-    {
-        "BadDigest", "InternalError", "NoSuchUpload", "OperationAborted", "OperationTimedOut", "RequestTimeout",
-        "ServerBusy", "ServiceUnavailable", "SlowDown", "TooManyRequests", "XAmzContentSHA256Mismatch",
-    }
-)  # fmt: skip
-_CLOCK: Final = "this machine's clock is too far from the server's ({said}); set it"
-_EXPIRED: Final = "the credentials have expired ({said}); renew them"
-_UNKNOWN: Final = "the server does not know these credentials ({said}); check them, in the environment"
-_AWAY: Final = "the bucket {bucket} is in another region ({said}); set AWS_REGION to {region}"
-_DENIED: Final = "not allowed ({said}); check the credentials, and that they may read, write, list and delete"
-_INCAPABLE: Final = "the server cannot do this ({said}); use another"
-#: What a server has against a request, by its code or else its status, and what can be done about it.
-_REFUSALS: Final[dict[str | int | None, str]] = {
-    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), _CLOCK),
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), _EXPIRED),
-    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AuthenticationFailed"), _UNKNOWN),
-    **dict.fromkeys(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"), _AWAY),
-    **dict.fromkeys(("AccessDenied", 401, 403), _DENIED),
-    **dict.fromkeys(_FOR_GOOD, _INCAPABLE),
-    404: "there is no such bucket, {bucket} ({said}); create it, or name another in {called}",
-}
-_REFUSED: Final = "the server refused ({said}); check the bucket, the region and the credentials"
-#: What the client says of a request that was never answered, in the second part of its text, which is not shown.
-#: What is invalid stays so; the others may be answered later.
-_UNANSWERED: Final = {
-    "InvalidCertificate(": "the server's certificate is not trusted; check its address, and this machine's "
-    "certificates and clock",
-    "InvalidMessage(": "the server does not speak TLS; write its address with http://, or correct it",
-    "dns error": "the server's name was not found; check the network, the region and the endpoint, and try again",
-    "kind: Timeout": "the server did not answer in time; try again later",
-    "TimedOut": "the server did not answer in time; try again later",
-    "": "the server did not answer; check the network and try again",
-}
+
+
+@cache
+def _refusals() -> dict[str, Any]:
+    """What ``refusals.toml`` says, with the words of each code."""
+    found = tomllib.loads(resources.files(__package__).joinpath("refusals.toml").read_text(encoding="utf-8"))
+    return {**found, "words": {code: one["words"] for one in found["refusals"] for code in one["codes"]}}
 
 
 def explain(problem: Exception, doing: str, bucket: str, called: str = "its URL") -> errors.ObjectStoreError:
@@ -105,7 +80,8 @@ def explain(problem: Exception, doing: str, bucket: str, called: str = "its URL"
     status, code = found and int(found[1]), named and (named[1] or named[2])
     said = " ".join(str(part) for part in (status, code) if part)
     is_at_fault = status is not None and status not in _FOR_GOOD and (status >= 500 or status in _PASSING)
-    if code in _PASSING_CODES or is_at_fault:
+    known = _refusals()
+    if code in known["passing"] or is_at_fault:
         return errors.ObjectStoreUnavailableError(f"{doing}: the server is not ready ({said}); try again later")
     if any(mark in text.partition(" - ")[0] for mark in _MACHINE):
         return errors.ObjectStoreError(
@@ -114,16 +90,16 @@ def explain(problem: Exception, doing: str, bucket: str, called: str = "its URL"
         )
     if said:
         region = _REGION.search(text)
-        words = _REFUSALS.get(code) or _REFUSALS.get(status, _REFUSED)
+        words = known["words"].get(code) or known["words"].get(str(status), known["other"])
         facts = {"said": said, "bucket": bucket, "called": called, "region": region[1] if region else "it"}
         return errors.ObjectStoreError(f"{doing}: {words.format(**facts)}")
     if "redirect without LOCATION" in text:
         return errors.ObjectStoreError(f"{doing}: the bucket is in another region; set AWS_REGION to it")
     if "HTTP error" not in text:
         return errors.ObjectStoreError(f"{doing}: {shorten(text)}")
-    mark = next(mark for mark in _UNANSWERED if mark in text)
+    mark = next(mark for mark in known["unanswered"] if mark in text)
     error = errors.ObjectStoreError if mark.startswith("Invalid") else errors.ObjectStoreUnavailableError
-    return error(f"{doing}: {_UNANSWERED[mark]}")
+    return error(f"{doing}: {known['unanswered'][mark]}")
 
 
 def shorten(text: str) -> str:
@@ -156,9 +132,6 @@ class RemoteObjects:
     @property
     def url(self) -> str:
         return self._place.url
-
-    def __repr__(self) -> str:
-        return f"RemoteObjects({self.url})"
 
     def prepare(self) -> None:
         """A bucket is made by whoever pays for it."""

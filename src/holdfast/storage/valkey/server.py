@@ -6,8 +6,9 @@ import hashlib
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import tomllib
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -18,10 +19,6 @@ from holdfast.core.errors import quote
 from holdfast.storage.valkey.addresses import Address
 
 _CHECK: Final = "check HOLDFAST_SHORT_TERM_URL"
-_FORBIDS: Final = (
-    "does not permit what Holdfast needs of it (EVALSHA, EVAL, ZRANGEBYSCORE and the like on keys 'holdfast:*'); "
-    "change the user's rules (ACL SETUSER)"
-)
 #: The codes of answers that the client has classes for.
 _CODES: Final = {
     exceptions.OutOfMemoryError: "OOM",
@@ -30,28 +27,13 @@ _CODES: Final = {
     exceptions.BusyLoadingError: "LOADING",
     exceptions.ClusterError: "CLUSTERDOWN",
 }
-#: What a server refuses a command with, by the code of its answer. The first ones are told while a server starts, fails
-#: over or moves slots, and pass.
-_ANSWERS: Final[Mapping[str, tuple[type[errors.StorageError], str]]] = {
-    **dict.fromkeys(
-        ("LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS"),
-        (errors.StoreAwayError, "is not ready (it starts, or fails over); try again"),
-    ),
-    "OOM": (errors.StoreFullError, "has no memory left (maxmemory is reached); give it more, or try again later"),
-    "READONLY": (errors.StoreReadOnlyError, "is a read-only replica; name the primary in HOLDFAST_SHORT_TERM_URL"),
-    "NOPERM": (errors.StoreUnavailableError, f"{_FORBIDS}, or name another in HOLDFAST_SHORT_TERM_URL"),
-    "BUSY": (errors.StoreBusyError, "is busy with a script that takes long; try again"),
-    "MISCONF": (errors.StoreAwayError, "cannot save to its disk and takes no writes; look at its log, then try again"),
-    **dict.fromkeys(
-        ("MOVED", "ASK"),
-        (errors.StoreUnavailableError, "is part of a cluster; write valkey+cluster:// in HOLDFAST_SHORT_TERM_URL"),
-    ),
-    "WRONGTYPE": (
-        errors.StorageError,
-        "has keys 'holdfast:*' that are not Holdfast's; give Holdfast a database of its own",
-    ),
-    "DB": (errors.StoreUnavailableError, f"has no database of that number; {_CHECK}"),
-}
+
+
+@cache
+def _refusals() -> dict[str, dict[str, str]]:
+    """What ``refusals.toml`` says, by code."""
+    found = tomllib.loads(resources.files(__package__).joinpath("refusals.toml").read_text(encoding="utf-8"))
+    return {code: one for one in found["refusals"] for code in one["codes"]}
 
 
 def explain(problem: Exception, address: Address) -> errors.StorageError:
@@ -120,11 +102,11 @@ def _of_an_answer(problem: Exception, where: str) -> errors.StorageError:
     text = str(problem)
     known = (code for kind, code in _CODES.items() if isinstance(problem, kind))
     said = next(known, text.partition(" ")[0])
-    code = next((one for one in _ANSWERS if one == said or f"-{one} " in text), None)
+    code = next((one for one in _refusals() if one == said or f"-{one} " in text), None)
     if code is None:
         return errors.StorageError(f"{where} refused a command ({_reason(problem)}); is it Redis 6.2+ or Valkey 7.2+?")
-    error, words = _ANSWERS[code]
-    return error(f"{where} {words}")
+    error: type[errors.StorageError] = getattr(errors, _refusals()[code]["error"])
+    return error(f"{where} {_refusals()[code]['words']}")
 
 
 def _reason(problem: Exception) -> str:
