@@ -625,7 +625,7 @@ def test_serving_outlasts_a_store_that_is_busy(bench: Bench, caplog: pytest.LogC
 
     bench.known()
     bench.clock.advance(minutes=1)
-    hasty = bench.open(busy_seconds=0.01)
+    hasty = bench.open(busy_seconds=0.5)
     napped: list[float | None] = []
     busy = bench.open().alone("leases")
     busy.__enter__()

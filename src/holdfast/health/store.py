@@ -14,15 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from holdfast.backups.catalog import describe_last
-from holdfast.core.errors import (
-    HoldfastError,
-    KeyMissingError,
-    KeyringError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    StorageError,
-    StoreLostError,
-)
+from holdfast.core import errors
 from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.health.checks import ADVICE, Check, advice_of, advise, check, fail, ok, warn
 from holdfast.lifecycle.audit import compare_note
@@ -61,14 +53,14 @@ def check_master_key(settings: Settings) -> Check | str | None:
     some = list(islice(keyring.list_keys(), _FEW))
     try:
         for key in some:
-            with suppress(KeyMissingError, ObjectMissingError):  # destroyed just now
+            with suppress(errors.KeyMissingError, errors.ObjectMissingError):  # destroyed just now
                 if key.purpose == "data":
                     keyring.get(key.id)
                 else:
                     keyring.unwrap(key.id, state.get(f"{SIGNING}{key.id}.json"))
-    except ObjectDamagedError as problem:
+    except errors.ObjectDamagedError as problem:
         return fail(problem, ADVICE["key_damaged"])
-    except HoldfastError as problem:
+    except errors.HoldfastError as problem:
         file = master_file(settings.master_key, settings.master_path())
         copied = f"put the file {file} back from where you keep a copy, or set {SETTING}"
         return fail(problem, f"give the right one in {SETTING}" if file is None else copied)
@@ -80,7 +72,7 @@ def check_cold(packs: PackStore, settings: Settings) -> Check | str | None:
     """That memories in cold storage can be read: some are. Nothing is said where there are none."""
     try:
         oldest = packs.oldest(_SOME)
-    except StorageError as problem:
+    except errors.StorageError as problem:
         return fail(problem, advice_of(problem))
     opened = _open_packs(packs, oldest, settings)
     what = "object was" if opened == 1 else "objects were"
@@ -98,7 +90,7 @@ def _open_packs(packs: PackStore, some: Iterable[Pack], settings: Settings) -> i
         try:
             objects.get(pack.name)
             opened += 1
-        except ObjectMissingError:
+        except errors.ObjectMissingError:
             owner = PurePosixPath(pack.name).parent.name
             if packs.get(pack.number) is not None and ledger.find(owner) is None:
                 raise
@@ -109,7 +101,7 @@ def find_loss(settings: Settings) -> Check | None:
     """What is wrong where a store is not there and was there before."""
     try:
         _state_of(settings).check_absent()
-    except HoldfastError as problem:
+    except errors.HoldfastError as problem:
         return fail(problem, ADVICE["store_lost"])
     return None
 
@@ -119,14 +111,14 @@ def check_identity(identity: IdentityStore, settings: Settings) -> Check | None:
     """That a store is no empty one in the place of another."""
     try:
         _state_of(settings).check_present(identity)
-    except StoreLostError as problem:
+    except errors.StoreLostError as problem:
         return fail(problem, ADVICE["store_lost"])
-    except HoldfastError:  # the check of the keyring reports it
+    except errors.HoldfastError:  # the check of the keyring reports it
         return None
     return None
 
 
-@check("keyring", lambda problem: ADVICE["keyring"] if isinstance(problem, KeyringError) else ADVICE["state"])
+@check("keyring", lambda problem: ADVICE["keyring"] if isinstance(problem, errors.KeyringError) else ADVICE["state"])
 def check_keyring(identity: IdentityStore, settings: Settings) -> None:
     """That a store belongs to the keyring that is there."""
     keyring = Keyring(open_keeping(settings), settings.master_key, settings.master_path())
@@ -138,7 +130,7 @@ def check_state_place(settings: Settings) -> Check | None:
     """That a shared store does not have its keys where other machines cannot find them."""
     try:
         place = read_place(settings.keeping_url())
-    except HoldfastError:  # the checks that read it report it
+    except errors.HoldfastError:  # the checks that read it report it
         return None
     if place.scheme == "file":
         found = f"keys and the ledger of erasures are in {place.folder}, a folder that other machines may not see"

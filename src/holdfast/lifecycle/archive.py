@@ -14,27 +14,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from holdfast.core import errors, packs
 from holdfast.core.decisions import Decision
-from holdfast.core.errors import (
-    ConflictError,
-    LeaseLostError,
-    NotFoundError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    ObjectStoreError,
-    QuotaExceededError,
-    StaleError,
-)
-from holdfast.core.packs import (
-    PackDamagedError,
-    Packed,
-    PackTooNewError,
-    groups,
-    open_pack,
-    pack_digest,
-    pack_name,
-    seal_pack,
-)
+from holdfast.core.packs import Packed
 from holdfast.core.records import (
     TYPES,
     Archive,
@@ -121,7 +103,7 @@ class Archives:
         archive = TYPES[MemoryType(decisions[0].kind)].archive
         try:
             run = Run(subject, self.packs.alias(subject), now, lease, rules)
-        except NotFoundError:
+        except errors.NotFoundError:
             return [Kept(Outcome.STALE) for _ in decisions]
         kept: list[Kept] = []
         for start in range(0, len(decisions), _BATCH * 4):
@@ -136,11 +118,11 @@ class Archives:
         done: dict[str, Kept] = {}
         items = [_packed(entry) for _, entry in found]
         sizes = [len(item.document["content"]) + 256 for item in items]
-        for part in groups(sizes):
+        for part in packs.groups(sizes):
             joined, old = self._to_join(run.subject)
             try:
                 number = self._write(run, [*old, *items[part]])
-            except NotFoundError:  # erased meanwhile
+            except errors.NotFoundError:  # erased meanwhile
                 return done
             done |= self._carry_out(run, found[part], partial(self._cold, number))
             if joined is not None:
@@ -155,7 +137,10 @@ class Archives:
         pack = self.packs.small(subject, below=_SMALL)
         try:
             return pack, [] if pack is None else self._copied(pack)
-        except (ObjectDamagedError, ObjectMissingError) as problem:  # what is new is not to suffer from it
+        except (
+            errors.ObjectDamagedError,
+            errors.ObjectMissingError,
+        ) as problem:  # what is new is not to suffer from it
             _log.warning("%s", problem)
             return None, []
 
@@ -166,21 +151,21 @@ class Archives:
 
     def _write(self, run: Run, items: Sequence[Packed]) -> int:
         """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
-        data = seal_pack(run.alias, items)
-        name = pack_name(run.alias, self.new_id(run.now))
-        digest = pack_digest(data)
+        data = packs.seal_pack(run.alias, items)
+        name = packs.pack_name(run.alias, self.new_id(run.now))
+        digest = packs.pack_digest(data)
         objects = self.objects()
         objects.prepare()
         pack: Any = {"name": name, "records": len(items), "size": len(data), "digest": digest}
         number = self.packs.open(run.subject, **pack, now=run.now, alias=run.alias)
         objects.put(name, data)
-        if pack_digest(objects.get(name)) != digest:
-            raise ObjectDamagedError(
+        if packs.pack_digest(objects.get(name)) != digest:
+            raise errors.ObjectDamagedError(
                 f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
             )
         if self.packs.get(number) is None:  # it took so long that another process has taken over, and given it up
             objects.delete([name])
-            raise LeaseLostError(f"another process has taken over; the object {name} was given up")
+            raise errors.LeaseLostError(f"another process has taken over; the object {name} was given up")
         return number
 
     def _cold(self, number: int, entry: Entry) -> Keeping:
@@ -216,11 +201,11 @@ class Archives:
         """The whole of a cold record, from the object store."""
         pack = None if record.pack is None else self.packs.get(record.pack)
         if pack is None:
-            raise ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
+            raise errors.ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
         for item in self._read(pack):
             if item.id == record.id:
                 return item
-        raise ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
+        raise errors.ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
 
     def contents(self, number: int) -> dict[str, Packed] | None:
         """All that lies in a pack, by id; ``None`` if there is no such pack (any more)."""
@@ -241,12 +226,12 @@ class Archives:
         move = Move(*whose, record.state, State.ACTIVE, reason, Cause.RESTORE, aged_from=now, keeping=keeping)
         (outcome,) = self.records.transition(record.scope.subject, [move], now=now)
         if outcome is Outcome.FULL:
-            raise QuotaExceededError(
+            raise errors.QuotaExceededError(
                 f"memory {record.id} cannot be brought back: the quota for {record.kind} memories of user "
                 f"{record.scope.user_id!r} has no room for all of it; delete old memories or upgrade the quota first"
             )
         if outcome is not Outcome.DONE:
-            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
+            raise errors.StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
         found = self.records.get(record.scope.subject, record.id)
         return record if found is None else found
 
@@ -254,19 +239,19 @@ class Archives:
         """Write a pack that a record has left anew without it. Only whoever has the lease writes to cold storage."""
         try:
             self._settle(number, lease, now)
-        except ObjectStoreError as problem:  # the next sweep tries again
+        except errors.ObjectStoreError as problem:  # the next sweep tries again
             _log.warning("%s", problem)
 
     def _read(self, pack: Pack) -> list[Packed]:
         data = self.objects().get(pack.name)
         try:
-            if pack_digest(data) != pack.digest:
-                raise PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
-            return open_pack(data)
-        except PackTooNewError as problem:
-            raise ObjectDamagedError(f"{pack.name}: {problem}; upgrade with: {upgrade_command()}") from problem
-        except PackDamagedError as problem:
-            raise ObjectDamagedError(
+            if packs.pack_digest(data) != pack.digest:
+                raise packs.PackDamagedError("it is not what was written")  # noqa: TRY301 - one message for both
+            return packs.open_pack(data)
+        except packs.PackTooNewError as problem:
+            raise errors.ObjectDamagedError(f"{pack.name}: {problem}; upgrade with: {upgrade_command()}") from problem
+        except packs.PackDamagedError as problem:
+            raise errors.ObjectDamagedError(
                 f"the object {pack.name} in {self.objects().url} is damaged ({problem}); restore it from a backup"
             ) from problem
 
@@ -278,11 +263,11 @@ class Archives:
         A pack that is damaged or missing keeps none of the others; it is an error in the end.
         """
         unsettled = self.packs.unsettled(tenant)
-        trouble: ObjectStoreError | None = None
+        trouble: errors.ObjectStoreError | None = None
         for pack in unsettled:
             try:
                 self._settle(pack.number, lease, now)
-            except (ObjectDamagedError, ObjectMissingError) as problem:
+            except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:
                 trouble = trouble or problem
         if trouble is not None:
             raise trouble
@@ -292,7 +277,7 @@ class Archives:
         """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
         state = self.packs.settle(number)
         if state == "stale":
-            with suppress(NotFoundError):  # erased meanwhile
+            with suppress(errors.NotFoundError):  # erased meanwhile
                 self._write_anew(number, lease, now)
         self._finish(number)
 

@@ -15,15 +15,9 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from holdfast.core import errors
 from holdfast.core.domains import check_domain, check_resources
-from holdfast.core.errors import (
-    InvalidInputError,
-    KeyMissingError,
-    NotFoundError,
-    ObjectDamagedError,
-    ObjectMissingError,
-    quote,
-)
+from holdfast.core.errors import quote
 from holdfast.core.values import is_id, iso
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
@@ -51,7 +45,7 @@ class DomainArchives:
         """Write an archive, read back and compared; its id and its manifest's place."""
         lines = [_line(place, resource) for place, resource in enumerate(check_resources(resources))]
         if not lines:
-            raise InvalidInputError("there is nothing to archive: resources is empty")
+            raise errors.InvalidInputError("there is nothing to archive: resources is empty")
         objects, now = self._objects(), self._tenant.now()
         request = begin_steps()
         if request is None:
@@ -89,7 +83,7 @@ class DomainArchives:
         objects.put(name, data, absent=absent)
         if objects.get(name) != data:
             objects.delete([name])
-            raise ObjectDamagedError(
+            raise errors.ObjectDamagedError(
                 f"{name} in {objects.url} was not what had been written, and was removed; try again"
             )
 
@@ -111,11 +105,11 @@ class DomainArchives:
     def read(self, domain: str, archive_id: str) -> dict[str, Any]:
         """An archive: its manifest and its resources, each compared with what the manifest says of it."""
         if not is_id(archive_id):
-            raise NotFoundError(f"{quote(archive_id)} is not the id of an archive")
+            raise errors.NotFoundError(f"{quote(archive_id)} is not the id of an archive")
         objects = self._objects()
         folder = f"{self._folder}/{check_domain(domain)}/{archive_id}"
         if f"{folder}/{_LIST}" not in objects.names(f"{folder}/"):
-            raise NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
+            raise errors.NotFoundError(f"there is no archive {archive_id} of the domain {domain}")
         manifest = self._read_manifest(objects, folder)
         place = f"{objects.url}/{folder}/{_PAYLOAD}"
         data = _get(objects, f"{folder}/{_PAYLOAD}")
@@ -140,9 +134,9 @@ class DomainArchives:
 def _get(objects: ObjectStore, name: str) -> bytes:
     try:
         return objects.get(name)
-    except ObjectMissingError as problem:
+    except errors.ObjectMissingError as problem:
         raise _damaged(f"{objects.url}/{name}", "it is not there") from problem
-    except KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
+    except errors.KeyMissingError as problem:  # nobody destroys an archive's key: it was changed, or the keys are gone
         raise _damaged(f"{objects.url}/{name}", str(problem)) from problem
 
 
@@ -176,8 +170,8 @@ def _verify(data: bytes, manifest: Mapping[str, Any], place: str) -> Iterator[di
         yield json.loads(line)
 
 
-def _damaged(place: str, why: str) -> ObjectDamagedError:
-    return ObjectDamagedError(f"{place} is damaged: {why}; restore it from a backup")
+def _damaged(place: str, why: str) -> errors.ObjectDamagedError:
+    return errors.ObjectDamagedError(f"{place} is damaged: {why}; restore it from a backup")
 
 
 def _line(place: int, resource: Mapping[str, Any]) -> bytes:
@@ -188,7 +182,7 @@ def _line(place: int, resource: Mapping[str, Any]) -> bytes:
         )
         return text.encode() + b"\n"
     except (ValueError, TypeError, RecursionError) as problem:
-        raise InvalidInputError(f"resource {place} is not JSON: {problem}") from problem
+        raise errors.InvalidInputError(f"resource {place} is not JSON: {problem}") from problem
 
 
 def _plain(value: object) -> str:
@@ -202,10 +196,10 @@ def check_note(options: object) -> str | None:
     if options is None:
         return None
     if not isinstance(options, Mapping) or set(options) - {"note"}:
-        raise InvalidInputError(f"options of an archive can have a note, and nothing else; not {quote(options)}")
+        raise errors.InvalidInputError(f"options of an archive can have a note, and nothing else; not {quote(options)}")
     note = options.get("note")
     if note is not None and (not isinstance(note, str) or len(note) > _MAX_NOTE):
-        raise InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {quote(note)}")
+        raise errors.InvalidInputError(f"note must be a text of at most {_MAX_NOTE:,} characters, not {quote(note)}")
     return note
 
 

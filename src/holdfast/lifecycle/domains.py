@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from holdfast.core import errors
 from holdfast.core.audit import Action, Event, acting_as, check_author
 from holdfast.core.decisions import Life, RecordFacts, find_hold
 from holdfast.core.domains import (
@@ -29,17 +30,7 @@ from holdfast.core.domains import (
     normalize,
     resolve_parameters,
 )
-from holdfast.core.errors import (
-    ConflictError,
-    HoldfastError,
-    InvalidInputError,
-    ObjectDamagedError,
-    ObjectStoreError,
-    RulesChangedError,
-    StoreBusyError,
-    StoreTooNewError,
-    quote,
-)
+from holdfast.core.errors import quote
 from holdfast.core.records import State, Terms
 from holdfast.core.rules import EVERY, Rule, Selection, labels_of, resolve, terms_to_dict
 from holdfast.core.values import DAY, iso, moment
@@ -103,10 +94,12 @@ class DomainStates:
             data = json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
             try:
                 self._objects.put(self._name, data, absent=tag is None, match=tag)
-            except ConflictError:  # another has changed them meanwhile
+            except errors.ConflictError:  # another has changed them meanwhile
                 continue
             return wanted
-        raise StoreBusyError(f"{self.place} is changed by so many others that this change found no turn; try again")
+        raise errors.StoreBusyError(
+            f"{self.place} is changed by so many others that this change found no turn; try again"
+        )
 
     def _read(self) -> tuple[DomainPolicies, str | None]:
         data, tag = find_object(self._objects, self._name)
@@ -117,7 +110,7 @@ class DomainStates:
             kept: Any = json.loads(data)
             version = kept["version"]
             if isinstance(version, int) and version > VERSION:
-                raise StoreTooNewError(
+                raise errors.StoreTooNewError(
                     f"{self.place} has version {version}, this Holdfast knows up to {VERSION}; nothing was changed; "
                     "use the newer Holdfast that wrote it"
                 )
@@ -126,7 +119,7 @@ class DomainStates:
             if version != VERSION or kept["tenant"] != self._tenant:
                 raise ValueError(f"version {version!r} of tenant {kept['tenant']!r}")  # noqa: TRY301 - one message
         except (ValueError, KeyError, TypeError) as problem:
-            raise ObjectDamagedError(
+            raise errors.ObjectDamagedError(
                 f"{self.place} is damaged ({type(problem).__name__}: {problem}); nothing was changed: bring it back "
                 "from a copy, or move it away to begin with the default policies"
             ) from problem
@@ -137,7 +130,7 @@ def _policy(kept: dict[str, Any]) -> RetentionPolicy:
     """A policy as it was written; what is not whole, or out of bounds, was not written here."""
     policy = normalize({name: kept[name] for name in FIELDS}, DEFAULT_POLICY)
     if policy.as_dict() != kept:
-        raise InvalidInputError("a policy in it is not as it was written")
+        raise errors.InvalidInputError("a policy in it is not as it was written")
     return policy
 
 
@@ -273,7 +266,7 @@ class Domains:
         """
         check_domain(domain)
         if not isinstance(config, Mapping):
-            raise InvalidInputError(f"config must be an object with fields of a policy, not {quote(config)}")
+            raise errors.InvalidInputError(f"config must be an object with fields of a policy, not {quote(config)}")
         request = begin_steps()
         changed_at = self._now() if request is None else request.began_at
 
@@ -288,7 +281,7 @@ class Domains:
             try:
                 with acting_as(check_author(author)):
                     self.follow()
-            except HoldfastError as problem:
+            except errors.HoldfastError as problem:
                 problem.add_note("the policy was saved; the next sweep lets it take effect")
                 raise
         policy = changed.of[domain].as_dict()
@@ -345,7 +338,7 @@ class Domains:
         """The parameters of a garbage collection: what a caller gave wins, the domain's policy has the rest."""
         for name, given in (("raw_args", raw_args), ("validated_args", validated_args)):
             if given is not None and not isinstance(given, Mapping):
-                raise InvalidInputError(f"{name} must be an object, not {quote(given)}")
+                raise errors.InvalidInputError(f"{name} must be an object, not {quote(given)}")
         return resolve_parameters(self._policy(domain), raw_args or {}, validated_args or {})
 
     # --- Holdfast's own records ---------------------------------------------------------------------------------------
@@ -362,7 +355,9 @@ class Domains:
             if policies.updated_at is None or self._rules.is_followed(wanted):
                 return turn > 0
             self._rules.follow(wanted)
-        raise RulesChangedError("the policy of the memory domain keeps changing while it takes effect; try again")
+        raise errors.RulesChangedError(
+            "the policy of the memory domain keeps changing while it takes effect; try again"
+        )
 
     def most_collected(self) -> int:
         """How many memories one sweep may let go by the policy; none, where it cannot be read."""
@@ -377,7 +372,7 @@ class Domains:
     def _readable(self) -> RetentionPolicy | None:
         try:
             return self._policy("memory")
-        except (ObjectStoreError, StoreTooNewError) as problem:
+        except (errors.ObjectStoreError, errors.StoreTooNewError) as problem:
             _log.warning("nothing goes by the memory domain's policy: %s", problem)
             return None
 

@@ -8,15 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol
 
-from holdfast.core.errors import (
-    ConflictError,
-    HeldError,
-    InvalidInputError,
-    NotFoundError,
-    StaleError,
-    SummarizerError,
-    quote,
-)
+from holdfast.core import errors
+from holdfast.core.errors import quote
 from holdfast.core.records import Cause, Message, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
 from holdfast.lifecycle.bulk_delete import recycle_move
@@ -65,7 +58,9 @@ class Belongings:
     def add(self, part: Belonging) -> None:
         """Let a part's things live and go with their sessions."""
         if self._parts.setdefault(part.name, part) is not part:
-            raise ConflictError(f"something called {part.name!r} belongs to sessions already; give it another name")
+            raise errors.ConflictError(
+                f"something called {part.name!r} belongs to sessions already; give it another name"
+            )
 
     def count(self, subject: Subject, item_id: str) -> dict[str, int]:
         """How many things each part keeps for a session."""
@@ -101,7 +96,7 @@ class Sessions:
         for _ in range(_TRIES):
             session = None if scope is None else self.tenant.history.find(scope, now=now)
             if scope is None or session is None:
-                raise NotFoundError(
+                raise errors.NotFoundError(
                     f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
                 )
             move = recycle_move(session, "removed by the user", Cause.USER, now)
@@ -109,11 +104,11 @@ class Sessions:
             if outcome is Outcome.DONE:
                 return session.messages
             if outcome is Outcome.HELD:
-                raise HeldError(
+                raise errors.HeldError(
                     f"session {session_id!r} with agent {agent_id!r} is on hold and was not removed; "
                     "see the holds with: holdfast hold list"
                 )
-        raise StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
+        raise errors.StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
 
     def list(self, user_id: str, agent_id: str | None = None) -> list[SessionResult]:
         """The sessions of a user, the latest active first."""
@@ -137,7 +132,9 @@ class Sessions:
         if session is None:
             return 0
         if session.state is not State.DELETING:
-            raise ConflictError(f"session {item_id} is {session.state}, not being deleted; claim it before erasing it")
+            raise errors.ConflictError(
+                f"session {item_id} is {session.state}, not being deleted; claim it before erasing it"
+            )
         left = self.belongings.erase(subject, item_id, limit=limit)
         return left or self.tenant.history.erase(subject, item_id, limit=limit, lease=lease)
 
@@ -148,7 +145,7 @@ class Sessions:
             return asked
         users = self.tenant.history.owners(self.tenant.name, agent_id, session_id, now=now)
         if len(users) > 1:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"{len(users)} users have a session {quote(session_id)} with agent {agent_id!r}; say whose is meant",
                 needs=("user_id",),
             )
@@ -234,7 +231,7 @@ class ConversationSummaries:
             for session in found[: limit - done]:
                 try:
                     done += self._summarize(session)
-                except SummarizerError as problem:
+                except errors.SummarizerError as problem:
                     _log.warning("conversations keep the summaries they have: %s", problem)
                     return done
             if len(found) < _PAGE:

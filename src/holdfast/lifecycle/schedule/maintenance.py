@@ -8,16 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.core import errors
 from holdfast.core.clock import Belief
-from holdfast.core.errors import (
-    ClockError,
-    HoldfastError,
-    InvalidInputError,
-    LeaseLostError,
-    ObjectStoreError,
-    StoreAwayError,
-    StoreTooNewError,
-)
 from holdfast.core.records import AUDIT, DURABLE, HISTORY, MemoryType, Scope, State
 from holdfast.core.values import DAY, FOREVER, iso, moment, when
 from holdfast.lifecycle.audit import Audit
@@ -85,15 +77,17 @@ class Maintenance:
         now = self.tenant.now()
         due_at = moment(at, what="at") if at is not None else now if digest is None else digest_moment(digest)
         if digest is not None and digest_moment(digest) != due_at:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"the plan {digest} was made for {iso(digest_moment(digest))}, not for {iso(due_at)}"
             )
         if due_at > now:
-            raise InvalidInputError(f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out")
+            raise errors.InvalidInputError(
+                f"{iso(due_at)} lies ahead: a forecast can be looked at (dry run), not carried out"
+            )
         belief = None if confirm else self.trust.check(now)
         with self.leadership.held() as lease:
             if lease is None:
-                raise LeaseLostError(f"nothing was swept: {self.leadership.other()}; try again when it is done")
+                raise errors.LeaseLostError(f"nothing was swept: {self.leadership.other()}; try again when it is done")
             if belief is None:
                 self.trust.confirm(now, self.tenant.name, lambda: take_back(self.tenant.jobs, self.tenant.now()))
                 belief = self.trust.check(now)
@@ -101,7 +95,7 @@ class Maintenance:
             order = SweepOrder(due_at, upto, extent, confirm, now, lambda: leadership.lease, progress)
             try:
                 report = self._carry_out(order, digest)
-            except ObjectStoreError:  # all but what needs cold storage was done, and so is the rest
+            except errors.ObjectStoreError:  # all but what needs cold storage was done, and so is the rest
                 self.sweeper.purge(order)
                 self._tidy(belief.upto)
                 raise
@@ -133,7 +127,7 @@ class Maintenance:
         try:
             if self.sweeper.domains is not None:
                 self.sweeper.domains.follow()
-        except (ObjectStoreError, StoreTooNewError) as problem:  # rules that are in force go on
+        except (errors.ObjectStoreError, errors.StoreTooNewError) as problem:  # rules that are in force go on
             _log.warning("the memory domain's policy cannot be read: %s", problem)
 
     def _tidy(self, upto: int) -> None:
@@ -141,7 +135,7 @@ class Maintenance:
         try:
             while self.tenant.short_term.end_expired(upto, _SOME) == _SOME:
                 pass
-        except StoreAwayError as problem:  # what has expired is out of sight without it
+        except errors.StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
         left, before = self.tenant.dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
@@ -153,7 +147,7 @@ class Maintenance:
         """
         report = self.sweep(extent=Extent(frozenset()), confirm=confirm)
         if report.waiting is not None:
-            raise ClockError(
+            raise errors.ClockError(
                 f"{report.counts[ACTIONS[State.DELETED]]:,} of what is in the recycle bin were deleted, and "
                 f"{report.waiting.records:,} were not: {report.waiting.belief.explain()}"
             )
@@ -192,13 +186,13 @@ def runners(dues: DueStore, maintenance_of: Callable[[str], Maintenance]) -> dic
 def sweep_all(tenants: Sequence[str], maintenance_of: Callable[[str], Maintenance], extent: Extent) -> dict[str, Any]:
     """Sweep every tenant. One who cannot be swept keeps none of the others from it; it is an error in the end."""
     reports: dict[str, Report] = {}
-    trouble: HoldfastError | None = None
+    trouble: errors.HoldfastError | None = None
     for tenant in tenants:
         try:
             reports[tenant] = maintenance_of(tenant).sweep(extent=extent)
-        except LeaseLostError:
+        except errors.LeaseLostError:
             raise
-        except HoldfastError as problem:
+        except errors.HoldfastError as problem:
             trouble = trouble or problem
     if trouble is not None:
         raise trouble
