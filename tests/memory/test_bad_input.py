@@ -248,9 +248,7 @@ def test_an_absurd_quota_is_refused(holdfast: Holdfast, limit: Any) -> None:
         holdfast.quotas.set("long_term", max_memories=limit)
     with pytest.raises(InvalidInputError, match="give max_memories"):
         holdfast.quotas.set("long_term")
-    with pytest.raises(
-        InvalidInputError, match=r"is fixed.*kinds that take max_memories and max_bytes are: long_term, persona"
-    ):
+    with pytest.raises(InvalidInputError, match=r"is fixed.*kinds that have quotas are: long_term, persona"):
         holdfast.quotas.set("working", max_memories=5)
 
 
