@@ -183,9 +183,7 @@ class Memory(UserData):
         self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
     ) -> tuple[list[str], Usage, int]:
         if origin.is_given and not kind.durable:
-            raise refuse_kind(
-                kind, "given a source", "it is what the agent has in mind now; leave out where it is from"
-            )
+            raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
         listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
         if listed and len(metadata) != len(contents):
             raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")

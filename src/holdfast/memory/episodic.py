@@ -165,9 +165,7 @@ class Episodic:
             return None
         ended = moment(timestamp, what="timestamp")
         if ended > self._services.now() + _CLOCK_TOLERANCE:
-            raise InvalidInputError(
-                f"timestamp {iso(ended)} is in the future; an episode is recorded when it has ended"
-            )
+            raise InvalidInputError(f"timestamp {iso(ended)} is in the future; record an episode after its end")
         return ended
 
 

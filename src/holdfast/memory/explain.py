@@ -134,10 +134,8 @@ def _describe_life(kind: str, life: Life | None) -> str:
         how = "Archived to cold storage" if cold else "Cut down to its summary, which can still be found,"
         parts.append(f"{how} {reason_for(kind, life, State.ARCHIVED)}.")
     if life.delete_after is not None:
-        parts.append(
-            f"Moved to the recycle bin {reason_for(kind, life, State.RECYCLED)}, and deleted for good {_BIN_DAYS} days "
-            "after that."
-        )
+        when = reason_for(kind, life, State.RECYCLED)
+        parts.append(f"Moved to the recycle bin {when}, and deleted for good {_BIN_DAYS} days after that.")
     else:
         parts.append(f"Never deleted by a rule ({life.keep_by or life.delete_by}); it stays until someone deletes it.")
     return " ".join(parts)

@@ -201,13 +201,10 @@ class DurableRecords:
     def rehydrate(self, record: Record) -> Record:
         """Bring a record back from cold storage; ``ConflictError`` if it is not there."""
         if record.pack is None:
-            if record.state is State.ARCHIVED and TYPES[record.kind].archive is Archive.SUMMARY:
-                raise ConflictError(
-                    f"memory {record.id} was archived in place: only its summary was kept; nothing can be brought back"
-                )
-            raise ConflictError(
-                f"memory {record.id} is {record.state}, not in cold storage; there is nothing to bring back"
-            )
+            in_place = "was archived in place: only its summary was kept; nothing can be brought back"
+            elsewhere = f"is {record.state}, not in cold storage; there is nothing to bring back"
+            is_summary = record.state is State.ARCHIVED and TYPES[record.kind].archive is Archive.SUMMARY
+            raise ConflictError(f"memory {record.id} {in_place if is_summary else elsewhere}")
         now = self.services.now()
         back = self.services.archives.rehydrate(record, now=now)
         self._tidy(record.pack, now)
