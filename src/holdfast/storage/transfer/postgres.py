@@ -312,8 +312,9 @@ def check_free(url: str) -> str | None:
 
 def _read_note(connection: Connection, name: str) -> dict[str, Any]:
     """What is noted of a copy under a name."""
-    row = connection.execute(f"SELECT said FROM {COPYING} WHERE name = %s".encode(), (name,)).fetchone()  # noqa: S608
-    found: dict[str, Any] = json.loads(row[0]) if row else {}
+    asked = f"SELECT said FROM {COPYING} WHERE name = %s".encode()  # noqa: S608
+    (said,) = connection.execute(asked, (name,)).fetchone() or ("{}",)
+    found: dict[str, Any] = json.loads(said)
     return found
 
 
