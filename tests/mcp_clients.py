@@ -127,7 +127,7 @@ def listening(app: Any) -> Iterator[str]:
 def serving(holdfast: Holdfast, *, keys_required: bool = True, **options: Any) -> Iterator[str]:
     """The engine as a service of MCP alone, keys required unless told otherwise; its address."""
     app = McpApp(Callers(holdfast, keys_required=keys_required), **options)
-    with listening(Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.running())) as url:
+    with listening(Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.run())) as url:
         yield url
 
 

@@ -192,7 +192,7 @@ def test_one_request_is_like_another_whichever_process_answers(holdfast: Holdfas
 def test_it_is_part_of_another_application_and_can_be_started_again(holdfast: Holdfast, alices: str) -> None:
     app = McpApp(Callers(holdfast))
     for _ in range(2):
-        outer = Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.running())
+        outer = Starlette(routes=[Route("/mcp", app)], lifespan=lambda _app: app.run())
         with listening(outer) as url:
             assert post(url, CALL, alices).status_code == 200
             assert post(url.replace("/mcp", "/other"), CALL, alices).status_code == 404

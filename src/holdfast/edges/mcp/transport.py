@@ -141,12 +141,12 @@ def serve_stdio(holdfast: Holdfast, *, secret: str | None = None, defaults: Defa
 
     gate_of(None)  # a key that lets nobody in, or not here, is told before anything is served
     server = build_server(gate_of, defaults=defaults, keyed=secret is not None)
-    with _ended_by_interrupt():
+    with _end_on_interrupt():
         anyio.run(_run_stdio, server)
 
 
 @contextmanager
-def _ended_by_interrupt() -> Iterator[None]:
+def _end_on_interrupt() -> Iterator[None]:
     """Within the block an interrupt ends the process at once, as a termination does: the thread that waits for input
     cannot be woken. What is being written then is written whole, or not at all.
     """
@@ -166,7 +166,7 @@ async def _run_stdio(server: Server[Any]) -> None:
 
 
 class McpApp:
-    """The ASGI application for streamable HTTP. It answers at whatever path it is a route of, while it is ``running``.
+    """The ASGI application for streamable HTTP. It answers at whatever path it is a route of, while it is running.
 
     Each request is complete in itself: there are no sessions to lose, and any of several processes may answer it.
     Without keys it may be called by the names of this machine only: a page of another name in somebody's browser gets
@@ -179,7 +179,7 @@ class McpApp:
         self._server = build_server(self._gate_of, keyed=True)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """While this block is open, requests are answered: for the lifespan of the application that it is part of."""
         names = [spelled for name in _LOOPBACK for spelled in (name, f"{name}:*")]
         security = TransportSecuritySettings(

@@ -127,7 +127,7 @@ def list_sessions(holdfast: Holdfast, asked: ListSessions) -> PageOf[SessionResu
     def key(one: SessionResult) -> str:
         return "\x1f".join((one["created_at"], one["agent_id"], one["session_id"] or ""))
 
-    return asked.page_of_all(holdfast.sessions.list(asked.user_id, asked.agent_id), key, descending=True)
+    return asked.cut_page(holdfast.sessions.list(asked.user_id, asked.agent_id), key, descending=True)
 
 
 @sessions.add("POST /sessions/{session_id}/messages", WRITE, MEMORY, status=201, errors=(423,))
@@ -140,13 +140,13 @@ def add_message(memory: BoundedMemory, asked: NewMessage) -> AddedMessage:
 @sessions.add("GET /sessions/{session_id}/messages", READ, MEMORY)
 def list_messages(memory: BoundedMemory, asked: ListMessages) -> PageOf[MessageResult]:
     """Read the messages of a session, in their order: the last ones first, then what was said before them."""
-    before = asked.last()
+    before = asked.read_last()
     if asked.which is Which.HISTORY:
         found = memory.short_term.get_full_history(asked.limit + 1, before=before)
     else:
         window = memory.short_term.get_conversation_history()
         found = [one for one in window if before is None or one["message_id"] < before][-asked.limit - 1 :]
-    page = asked.page(found[::-1], itemgetter("message_id"))
+    page = asked.make_page(found[::-1], itemgetter("message_id"))
     return {"items": page["items"][::-1], "next_cursor": page["next_cursor"]}
 
 
@@ -159,7 +159,7 @@ def remove_session(memory: BoundedMemory, asked: OneSession) -> RemovedSession:
 @episodes.add("POST /episodes", WRITE, MEMORY, status=201, errors=(423,))
 def record_episode(memory: BoundedMemory, asked: NewEpisode) -> RecordedEpisode:
     """Record an episode. Read it with `GET /v1/memories/{id}`: it is a memory like any other."""
-    return {"episode_id": memory.episodic.record_episode(**asked.given())}
+    return {"episode_id": memory.episodic.record_episode(**asked.to_arguments())}
 
 
 @episodes.add("POST /episodes:search", READ, MEMORY)

@@ -166,7 +166,7 @@ def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     Holdfast's own go earlier (`auto_gc`) is refused until it is confirmed.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.configure(**asked.given())
+    return holdfast.domains.configure(**asked.to_arguments())
 
 
 @domains.add("GET /domains/{domain}", READ, TENANT, RetentionPolicy, tool="retention_get")
@@ -186,7 +186,7 @@ def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
     Deletes nothing: what is done with those that may go is up to the caller.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.apply(**asked.given())
+    return holdfast.domains.apply(**asked.to_arguments())
 
 
 @domains.add("POST /domains/{domain}/archives", WRITE, TENANT, WrittenArchive, tool="retention_archive", status=201)
@@ -196,7 +196,7 @@ def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     Deletes nothing, and archives no memory.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.archive(**asked.given())
+    return holdfast.domains.archive(**asked.to_arguments())
 
 
 @domains.add("GET /domains", READ, TENANT, DomainPolicies, tool="retention_policies")
@@ -216,13 +216,13 @@ def resolve_gc_params(holdfast: Holdfast, asked: CollectionArguments) -> Any:
     Collects nothing.
     A domain's policy does not say how long memories are kept: ask memory_rules for that.
     """
-    return holdfast.domains.resolve_gc_params(**asked.given())
+    return holdfast.domains.resolve_gc_params(**asked.to_arguments())
 
 
 @domains.add("GET /domains/{domain}/archives", READ, TENANT, PageOf[Archive])
 def list_archives(holdfast: Holdfast, asked: ListArchives) -> Any:
     """List the archives of a domain, the oldest first."""
-    return asked.page_of_all(list(holdfast.domains.archives(asked.domain.value)), itemgetter("archive_id"))
+    return asked.cut_page(list(holdfast.domains.archives(asked.domain.value)), itemgetter("archive_id"))
 
 
 @domains.add("GET /domains/{domain}/archives/{archive_id}", READ, TENANT, WholeArchive, errors=(404,))

@@ -175,16 +175,16 @@ def list_recycled(holdfast: Holdfast, asked: ListRecycled) -> Any:
     A page may have fewer things than `limit` though others follow; `next_cursor` tells.
     """
     kinds = (int, int) if asked.type in (BinType.MEMORY, BinType.MESSAGE) else (int, str)
-    place = asked.place(*kinds)
+    place = asked.read_place(*kinds)
     after: Any = None if place is None else tuple(place)
     items, following = holdfast.recycle.page(asked.type.value, user_id=asked.user_id, after=after, limit=asked.limit)
-    return {"items": items, "next_cursor": None if following is None else asked.cursor_to(following)}
+    return {"items": items, "next_cursor": None if following is None else asked.make_cursor(following)}
 
 
 @recycle.add("POST /recycle/restore", WRITE, WHOSE, errors=(404,))
 def restore_recycled(holdfast: Holdfast, asked: RestoreRecycled) -> RestoredCount:
     """Bring something back from the recycle bin, exactly as it was."""
-    return {"restored": holdfast.recycle.restore(**asked.given())}
+    return {"restored": holdfast.recycle.restore(**asked.to_arguments())}
 
 
 @recycle.add("POST /recycle/purge", GOVERN, TENANT, errors=(428,), is_long=True)
@@ -233,14 +233,14 @@ class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
 def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
     service = holdfast.holds
-    hold = service.add(**asked.given())
+    hold = service.add(**asked.to_arguments())
     return {**hold_to_dict(hold), "covers": service.covered(hold)}
 
 
 @holds.add("GET /holds", READ, TENANT, PageOf[HoldResult])
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
-    return asked.page_of_all([*map(hold_to_dict, holdfast.holds.list(released=asked.released))], itemgetter("hold_id"))
+    return asked.cut_page([*map(hold_to_dict, holdfast.holds.list(released=asked.released))], itemgetter("hold_id"))
 
 
 @holds.add("POST /holds/{hold_id}/release", GOVERN, TENANT, HoldResult, errors=(404,))

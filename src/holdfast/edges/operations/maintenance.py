@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 from pydantic import Field
 
@@ -26,7 +26,6 @@ audit = Group("audit", "What happened, in order, and whether the record of it is
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
 schedule = Group("schedule", "What runs when, how it went, and running it.")
 access = Group("access", "Who calls, and what they may do.")
-_BACKUP_ID: Final = "20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"
 Progress = Callable[[int], None]
 
 
@@ -43,7 +42,9 @@ class NewBackup(Input):
 class OneBackup(Input):
     """One backup."""
 
-    backup_id: str = Field(max_length=64, description="The backup's id.", examples=[_BACKUP_ID])
+    backup_id: str = Field(
+        max_length=64, description="The backup's id.", examples=["20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"]
+    )
 
 
 class VerifyBackup(OneBackup):
@@ -86,13 +87,13 @@ class BackupVerdict(output_of(Check)):  # type: ignore[misc]
 @backups.add("GET /backups", ADMIN, STORE, PageOf[Backup])
 def list_backups(holdfast: Holdfast, asked: Paged) -> Any:
     """List all backups, the oldest first."""
-    return asked.page_of_all([one.as_dict() for one in holdfast.backups.list()], itemgetter("id"))
+    return asked.cut_page([one.as_dict() for one in holdfast.backups.list()], itemgetter("id"))
 
 
 @backups.add("POST /backups", ADMIN, STORE, Backup)
 def create_backup(holdfast: Holdfast, asked: NewBackup, progress: Progress) -> Any:
     """Make a backup of the store as it is now; others go on writing meanwhile. Tell how far it is."""
-    return holdfast.backups.create(**asked.given(), progress=progress).as_dict()
+    return holdfast.backups.create(**asked.to_arguments(), progress=progress).as_dict()
 
 
 @backups.add("GET /backups/{backup_id}", ADMIN, STORE, Backup, errors=(404,))
@@ -116,7 +117,7 @@ def restore_backup(holdfast: Holdfast, asked: RestoreBackup, progress: Progress)
     """
     if not asked.confirm:
         _check_unused(holdfast, asked)
-    return holdfast.backups.restore(**asked.given("confirm"), progress=progress).as_dict()
+    return holdfast.backups.restore(**asked.to_arguments("confirm"), progress=progress).as_dict()
 
 
 @backups.add("POST /backups:rotate", ADMIN, STORE, Rotation, errors=(428,), is_long=True)
@@ -185,7 +186,7 @@ def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Jobs:
 def set_job(holdfast: Holdfast, asked: JobChange) -> JobResult:
     """Change when a job runs, or whether."""
     _check_job(holdfast, asked)
-    return holdfast.schedule.set(**asked.given())
+    return holdfast.schedule.set(**asked.to_arguments())
 
 
 @schedule.add("POST /schedule/{name}/run", ADMIN, STORE, errors=(404,), is_long=True)

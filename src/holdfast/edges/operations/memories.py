@@ -171,14 +171,14 @@ def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     (working memory aside, which lives in the process that serves the session).
     """
     memory.auto_prune = asked.auto_prune
-    return memory.add(**asked.given("auto_prune"))
+    return memory.add(**asked.to_arguments("auto_prune"))
 
 
 @memories.add("POST /memories:batch", WRITE, MEMORY, status=201, errors=(423,))
 def add_memories(memory: MemoryManager, asked: NewMemories) -> results.AddManyResult:
     """Remember many things together: all of them, or none."""
     memory.auto_prune = asked.auto_prune
-    return memory.add_many(**asked.given("auto_prune"))
+    return memory.add_many(**asked.to_arguments("auto_prune"))
 
 
 @memories.add("POST /recall", READ, MEMORY, tool="memory_search", brief=_BRIEF)
@@ -189,7 +189,7 @@ def recall(memory: MemoryManager, asked: Question) -> ListOf[results.RetrieveRes
     Of several kinds each keeps its best match; working memory comes first, the others by score. Memories whose time is
     over or that were deleted are never found.
     """
-    return {"items": memory.retrieve(**asked.given())}
+    return {"items": memory.retrieve(**asked.to_arguments())}
 
 
 @memories.add("GET /memories", READ, MEMORY, tool="memory_list", brief=_BRIEF)
@@ -198,8 +198,9 @@ def list_memories(memory: MemoryManager, asked: ListMemories) -> PageOf[results.
 
     Use it to go through what is remembered; to find something, searching is better.
     """
-    found = memory.list_memories(**asked.given("limit", "cursor"), limit=asked.limit + 1, before=asked.last())
-    return asked.page(found, itemgetter("memory_id"))
+    which = asked.to_arguments("limit", "cursor")
+    found = memory.list_memories(**which, limit=asked.limit + 1, before=asked.read_last())
+    return asked.make_page(found, itemgetter("memory_id"))
 
 
 @memories.add("GET /memories/{memory_id}", READ, MEMORY, tool="memory_get", errors=(404,))
@@ -215,7 +216,7 @@ def update_memory(memory: MemoryManager, asked: MemoryChange) -> results.MemoryR
     Use it when the user corrects something or things have changed. What it said before is replaced. Entities cannot be
     changed as text, short-term messages not at all.
     """
-    return memory.update(**asked.given())
+    return memory.update(**asked.to_arguments())
 
 
 @memories.add("DELETE /memories/{memory_id}", WRITE, MEMORY, tool="memory_delete", errors=(404, 423))

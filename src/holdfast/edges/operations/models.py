@@ -49,7 +49,7 @@ class Input(BaseModel):
             raise ValueError("it has a lone surrogate, which is not a character") from wrong
         return given
 
-    def given(self, *besides: str) -> dict[str, Any]:
+    def to_arguments(self, *besides: str) -> dict[str, Any]:
         """What was given, as named arguments of a verb; without the fields that are named here."""
         return {name: value for name, value in self.__dict__.items() if value is not None and name not in besides}
 
@@ -83,9 +83,9 @@ class Scoped(Input):
     agent_id: AgentId
     session_id: MaybeSession = None
 
-    def given(self, *besides: str) -> dict[str, Any]:
+    def to_arguments(self, *besides: str) -> dict[str, Any]:
         """What was given, without whose memory it is: the function gets that memory."""
-        return super().given("user_id", "agent_id", "session_id", *besides)
+        return super().to_arguments("user_id", "agent_id", "session_id", *besides)
 
 
 class OneUser(Input):
@@ -111,27 +111,27 @@ class Paged(Input):
         """Say which list of which tenant is asked for: a cursor of another one is refused."""
         self._listing, self._tenant = listing, tenant
 
-    def place(self, *kinds: type) -> Place | None:
+    def read_place(self, *kinds: type) -> Place | None:
         """Where the page before ended: values of these kinds. ``None`` for the first page."""
         return read_cursor(self.cursor, self._listing, self._asked, *kinds)
 
-    def last(self) -> str | None:
+    def read_last(self) -> str | None:
         """The key of the last thing on the page before. ``None`` for the first page."""
-        place = self.place(str)
+        place = self.read_place(str)
         return None if place is None else str(place[0])
 
-    def page(self, found: Sequence[_T], key: Callable[[_T], str]) -> PageOf[_T]:
+    def make_page(self, found: Sequence[_T], key: Callable[[_T], str]) -> PageOf[_T]:
         """A page of what was found, which is one more than ``limit`` where there is more."""
         items = list(found[: self.limit])
-        return {"items": items, "next_cursor": self.cursor_to([key(items[-1])]) if len(found) > self.limit else None}
+        return {"items": items, "next_cursor": self.make_cursor([key(items[-1])]) if len(found) > self.limit else None}
 
-    def page_of_all(self, items: Sequence[_T], key: Callable[[_T], str], *, descending: bool = False) -> PageOf[_T]:
+    def cut_page(self, items: Sequence[_T], key: Callable[[_T], str], *, descending: bool = False) -> PageOf[_T]:
         """A page of a list that is at hand whole, in the order of its keys."""
-        last = self.last()
+        last = self.read_last()
         rest = [one for one in items if last is None or (key(one) < last if descending else key(one) > last)]
-        return self.page(sorted(rest, key=key, reverse=descending)[: self.limit + 1], key)
+        return self.make_page(sorted(rest, key=key, reverse=descending)[: self.limit + 1], key)
 
-    def cursor_to(self, place: Sequence[str | int]) -> str:
+    def make_cursor(self, place: Sequence[str | int]) -> str:
         """The cursor that leads on from a place."""
         return write_cursor(self._listing, self._asked, place)
 

@@ -80,13 +80,13 @@ def list_policies(holdfast: Holdfast, asked: Paged) -> PageOf[RuleResult]:
         wide = "".join(str(int(one)) for one in (*named, rule["memory_type"] != EVERY))
         return places.get(id(rule)) or f"1{wide}{rule['rule_id']}"
 
-    return asked.page_of_all(rules, key)
+    return asked.cut_page(rules, key)
 
 
 @policies.add("GET /policies/{memory_type}", READ, WHOSE)
 def get_policy(holdfast: Holdfast, asked: RuleScope) -> PolicyResult:
     """Say how long a kind lives for a user, an agent and a session, and which rules say so."""
-    return holdfast.policies.get(**asked.given())
+    return holdfast.policies.get(**asked.to_arguments())
 
 
 @policies.add("GET /rules", READ, MEMORY, tool="memory_rules")
@@ -104,7 +104,7 @@ def get_rules(memory: MemoryManager, _asked: Scoped) -> RulesResult:
 @policies.add("POST /policies/{memory_type}/preview", READ, WHOSE, RuleEffect)
 def preview_policy(holdfast: Holdfast, asked: NewRule) -> Any:
     """Say what a rule would come to. Changes nothing."""
-    preview = holdfast.policies.preview(**asked.given())
+    preview = holdfast.policies.preview(**asked.to_arguments())
     return {name: getattr(preview, name) for name in RuleEffect.model_fields}
 
 
@@ -115,13 +115,13 @@ def set_policy(holdfast: Holdfast, asked: RuleChange) -> RuleChangeResult:
     One that makes anything go earlier than now needs `confirm`: look at its preview first. It takes effect for all
     records at once.
     """
-    return holdfast.policies.set(**asked.given())
+    return holdfast.policies.set(**asked.to_arguments())
 
 
 @policies.add("DELETE /policies/{memory_type}", GOVERN, WHOSE, errors=(404, 428))
 def remove_policy(holdfast: Holdfast, asked: RuleRemoval) -> RuleChangeResult:
     """Remove a rule: what it said is again said by wider rules, or by the defaults."""
-    return holdfast.policies.remove(**asked.given())
+    return holdfast.policies.remove(**asked.to_arguments())
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------
@@ -156,14 +156,14 @@ class Quota(TypedDict):
 @quotas.add("GET /users/{user_id}/quotas", READ, USER, ListOf[KindUsage])
 def get_quotas(holdfast: Holdfast, asked: OneUser) -> Any:
     """Say what a user holds of each kind, and how much they may."""
-    service = holdfast.quotas
-    return {"items": [{"memory_type": kind.value, **service.get(kind, asked.user_id)._asdict()} for kind in DURABLE]}
+    usages = {kind.value: holdfast.quotas.get(kind, asked.user_id)._asdict() for kind in DURABLE}
+    return {"items": [{"memory_type": kind, **usage} for kind, usage in usages.items()]}
 
 
 @quotas.add("PUT /quotas/{memory_type}", GOVERN, WHOSE, Quota)
 def set_quota(holdfast: Holdfast, asked: NewQuota) -> Any:
     """Set a quota. A lower one removes nothing: it stops further writes."""
-    limits = asked.given("memory_type", "user_id")
+    limits = asked.to_arguments("memory_type", "user_id")
     numbers = {name: math.inf if isinstance(limit, str) else limit for name, limit in limits.items()}
     holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
     who = {"memory_type": asked.memory_type.value, "user_id": asked.user_id}

@@ -71,7 +71,7 @@ class Erased(TypedDict):
 @users.add("GET /users", GOVERN, TENANT)
 def list_users(holdfast: Holdfast, asked: Paged) -> PageOf[UserResult]:
     """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
-    return asked.page(holdfast.users(after=asked.last(), limit=asked.limit + 1), itemgetter("user_id"))
+    return asked.make_page(holdfast.users(after=asked.read_last(), limit=asked.limit + 1), itemgetter("user_id"))
 
 
 @users.add("GET /users/{user_id}/export", GOVERN, USER, ExportFile, errors=(404, 409))
@@ -114,7 +114,7 @@ def recycle_user_memories(holdfast: Holdfast, asked: ForgetUser) -> Count:
 @users.add("POST /sources:forget", GOVERN, WHOSE, errors=(423,))
 def forget_source(holdfast: Holdfast, asked: ForgetSource) -> ForgetResult:
     """Send all that came from a source, and all that was derived from it, to the recycle bin."""
-    return holdfast.forget_source(**asked.given())
+    return holdfast.forget_source(**asked.to_arguments())
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
@@ -141,7 +141,9 @@ class CertificateVerdict(output_of(Verdict, "ok", without=frozenset({"document"}
 @certificates.add("GET /certificates", READ, STORE)
 def list_certificates(holdfast: Holdfast, asked: Paged) -> PageOf[CertificateResult]:
     """List certificates, the latest first."""
-    return asked.page(holdfast.certificates.list(asked.limit + 1, before=asked.last())[::-1], itemgetter("id"))
+    return asked.make_page(
+        holdfast.certificates.list(asked.limit + 1, before=asked.read_last())[::-1], itemgetter("id")
+    )
 
 
 @certificates.add("GET /certificates/{certificate_id}", READ, STORE, errors=(404,))

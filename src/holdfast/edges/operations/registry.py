@@ -54,7 +54,7 @@ class DescribedTool(Description, OneTool):
 @agents.add("GET /agents", READ, TENANT)
 def list_agents(holdfast: Holdfast, asked: ListRegistered) -> PageOf[RegistryResult]:
     """List the agents that are known."""
-    return asked.page_of_all(holdfast.agents.list(include_removed=asked.include_removed), itemgetter("agent_id"))
+    return asked.cut_page(holdfast.agents.list(include_removed=asked.include_removed), itemgetter("agent_id"))
 
 
 @agents.add("GET /agents/{agent_id}", READ, TENANT, errors=(404,))
@@ -87,7 +87,7 @@ def restore_agent(holdfast: Holdfast, asked: OneAgent) -> RegistryMoveResult:
 @tools.add("GET /tools", READ, TENANT)
 def list_tools(holdfast: Holdfast, asked: ListRegistered) -> PageOf[RegistryResult]:
     """List the tools that are known."""
-    return asked.page_of_all(holdfast.tools.list(include_removed=asked.include_removed), itemgetter("tool_id"))
+    return asked.cut_page(holdfast.tools.list(include_removed=asked.include_removed), itemgetter("tool_id"))
 
 
 @tools.add("GET /tools/{tool_id}", READ, TENANT, errors=(404,))

@@ -140,7 +140,7 @@ def _body_schema(one: _Operation) -> Mapping[str, Any]:
 
 def _fields(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     """The fields of a body: what each must be, whether it is needed or what it is else, and what it means."""
-    body = _resolved(api, schema)
+    body = _resolve(api, schema)
     needed = body.get("required", ())
     yield "<table><tr><th>field<th>type<th>needed<th>meaning"
     for name, part in body.get("properties", {}).items():
@@ -153,7 +153,7 @@ def _fields(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
 
 def type_of(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """What a schema asks for, in words."""
-    schema = _resolved(api, schema)
+    schema = _resolve(api, schema)
     if "anyOf" in schema:
         kinds = [type_of(api, one) for one in schema["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
@@ -174,7 +174,7 @@ def meaning_of(schema: Mapping[str, Any]) -> str:
     return next((said for one in schema.get("anyOf", ()) if (said := meaning_of(one))), "")
 
 
-def _resolved(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" not in schema:
         return schema
     found: Mapping[str, Any] = api["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
@@ -190,5 +190,5 @@ def _example(api: Mapping[str, Any], content: Mapping[str, Any]) -> str:
 
 def example_of(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
     """An example of what a schema describes, if it has one."""
-    schema = _resolved(api, schema)
+    schema = _resolve(api, schema)
     return schema["example"] if "example" in schema else next(iter(schema.get("examples", ())), None)

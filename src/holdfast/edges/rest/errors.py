@@ -17,17 +17,14 @@ from holdfast.edges.operations.errors import error_response, problem_response, s
 FRAMEWORK_CODES: Final = MappingProxyType({400: "malformed_request", 404: "not_found", 405: "method_not_allowed"})
 
 
-def respond(request: Request, problem: HoldfastError) -> Response:
-    """The response to a request that ended with an error."""
+def respond(request: Request, problem: Exception | None = None) -> Response:
+    """The response to a request that ended with an error; of one that nobody foresaw, nothing is said."""
+    if not isinstance(problem, HoldfastError):
+        detail = "Something went wrong within the server; its log says what."
+        return problem_response(request.scope, 500, detail, code=HoldfastError.code)
     status = status_of(problem)
     needs = problem.needs or (("confirm",) if status == 428 else ())
     return error_response(request.scope, problem, _describe_needs(request, needs) if status < 500 else "")
-
-
-def failed(request: Request) -> Response:
-    """The response to a request that ended in a way that nobody foresaw: nothing is said of how."""
-    detail = "Something went wrong within the server; its log says what."
-    return problem_response(request.scope, 500, detail, code=HoldfastError.code)
 
 
 def error_handlers(
@@ -38,7 +35,7 @@ def error_handlers(
     async def handle(request: Request, problem: Exception) -> Response:
         if isinstance(problem, HTTPException):
             return _refuse_early(request, problem, methods_at(request.scope["path"]))
-        return respond(request, problem) if isinstance(problem, HoldfastError) else failed(request)
+        return respond(request, problem)
 
     return dict.fromkeys((HoldfastError, HTTPException, Exception), handle)
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.rest.errors import failed
+from holdfast.edges.rest.errors import respond
 from holdfast.edges.rest.streams import StreamedResponse
 from holdfast.ports.coordination import REQUEST
 
@@ -81,7 +81,7 @@ def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -
         made.append(endpoint())
         return _reply_of(made[0])
 
-    reply, is_known = once.carry_out(work, lambda: _reply_of(failed(request)))
+    reply, is_known = once.carry_out(work, lambda: _reply_of(respond(request)))
     return _replay(reply) if is_known else made[0]
 
 
@@ -98,7 +98,7 @@ async def _do_long_work(request: Request, once: Once, handle: Handler) -> Respon
         await run_in_threadpool(once.give_up, problem)
         raise
     except BaseException:
-        await run_in_threadpool(once.fail, lambda: _reply_of(failed(request)))
+        await run_in_threadpool(once.fail, lambda: _reply_of(respond(request)))
         raise
     finally:
         REQUEST.reset(here)

@@ -27,7 +27,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Shares
 from holdfast.edges.operations.errors import publish
-from holdfast.edges.rest.errors import failed, respond
+from holdfast.edges.rest.errors import respond
 
 _log = logging.getLogger("holdfast.rest")
 NDJSON: Final = "application/x-ndjson"
@@ -170,8 +170,7 @@ class StreamedResponse(Response):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         problem = problems[0] if problems else None
         if problem is not None and not begun:
-            response = respond(request, problem) if isinstance(problem, HoldfastError) else failed(request)
-            await response(request.scope, receive, send)
+            await respond(request, problem)(request.scope, receive, send)
             return None if isinstance(problem, HoldfastError) else problem
         if problem is not None and (self._last_part is None or not isinstance(problem, HoldfastError)):
             return problem  # the answer stays without its end, so that nobody takes it for whole
@@ -202,13 +201,13 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
 def _with_timeout(send: Send) -> Send:
     """Sends, and gives up a caller who reads nothing for a minute: others wait for its thread."""
 
-    async def sent(message: Message) -> None:
+    async def send_in_time(message: Message) -> None:
         with anyio.move_on_after(_SEND_TIMEOUT_SECONDS) as waiting:
             await send(message)
         if waiting.cancelled_caught:
             raise ClientGoneError("nobody reads what is sent")
 
-    return sent
+    return send_in_time
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

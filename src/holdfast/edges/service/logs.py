@@ -154,11 +154,11 @@ class _Text(logging.Formatter):
     """One line: when, how bad, what, and the rest as ``name=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        rest = " ".join(f"{name}={_shown(value)}" for name, value in _fields(record).items() if value is not None)
+        rest = " ".join(f"{name}={_quote_value(value)}" for name, value in _fields(record).items() if value is not None)
         line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()}  {rest}".rstrip()
         return redact("".join(char if char.isprintable() else " " for char in line))
 
 
-def _shown(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = " < ".join(map(str, value)) if isinstance(value, list) else str(value)
     return json.dumps(text, ensure_ascii=False) if " " in text or not text else text

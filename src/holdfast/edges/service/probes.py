@@ -47,7 +47,7 @@ class Part(NamedTuple):
     kept_seconds: float = KEPT_SECONDS
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What was found: for each part what is wrong with it, or ``None``."""
 
     checks: Mapping[str, str | None]
@@ -112,12 +112,12 @@ class Readiness:
         self._parts = {name: _PartState(name, part, now) for name, part in parts.items()}
         self._needed = frozenset(name for name, part in parts.items() if part.needed)
 
-    async def look(self) -> Found:
+    async def look(self) -> Findings:
         """What is found now, or was found a moment ago; of a part that does not answer in time, that it does not."""
         looking = [one for part in self._parts.values() if (one := part.refresh()) is not None]
         if looking:
             await asyncio.wait(map(asyncio.wrap_future, looking), timeout=self._seconds)
-        return Found({name: part.wrong(self._seconds) for name, part in self._parts.items()}, self._needed)
+        return Findings({name: part.wrong(self._seconds) for name, part in self._parts.items()}, self._needed)
 
 
 def _run_check(look: Look, found: Future[str | None]) -> None:

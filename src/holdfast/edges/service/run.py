@@ -44,14 +44,14 @@ def build_api(holdfast: Holdfast, *, keys_required: bool) -> Starlette:
     mcp = McpApp(callers, max_request_bytes=holdfast.settings.request_bytes)
     routes = [NamedRoute(MCP, mcp)]  # a mount would answer below that path, not at it
     return build_app(
-        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _running(mcp), routes=routes
+        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _run_mcp(mcp), routes=routes
     )
 
 
 @asynccontextmanager
-async def _running(mcp: McpApp) -> AsyncIterator[None]:
+async def _run_mcp(mcp: McpApp) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
-    async with mcp.running():
+    async with mcp.run():
         yield
 
 
