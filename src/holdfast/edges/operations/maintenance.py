@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from pydantic import Field
 
@@ -26,6 +26,7 @@ audit = Group("audit", "What happened, in order, and whether the record of it is
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")
 schedule = Group("schedule", "What runs when, how it went, and running it.")
 access = Group("access", "Who calls, and what they may do.")
+_BACKUP_ID: Final = "20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"
 Progress = Callable[[int], None]
 
 
@@ -42,9 +43,7 @@ class NewBackup(Input):
 class OneBackup(Input):
     """One backup."""
 
-    backup_id: str = Field(
-        max_length=64, description="The backup's id.", examples=["20260115-120000-000-7c3e-9f60-5d2a1c8e4b77"]
-    )
+    backup_id: str = Field(max_length=64, description="The backup's id.", examples=[_BACKUP_ID])
 
 
 class VerifyBackup(OneBackup):

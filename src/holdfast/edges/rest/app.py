@@ -20,7 +20,6 @@ from holdfast.edges.rest.errors import error_handlers
 from holdfast.edges.rest.routes import PREFIX, NamedRoute, SentPaths, answer, methods_at, route_table
 from holdfast.engine import Holdfast
 
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 _MAX_QUERY_CHARS: Final = 200
 
 
@@ -29,7 +28,7 @@ def build_app(
     *,
     keys_required: bool,
     callers: Callers | None = None,
-    lifespan: Lifespan | None = None,
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The REST API over an open engine, which stays the caller's to close.

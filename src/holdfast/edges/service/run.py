@@ -140,7 +140,6 @@ def _write_metrics(holdfast: Holdfast, traffic: Traffic) -> bytes:
 
 _log = logging.getLogger("holdfast.service")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened at
-_STUCK: Final = 1
 
 
 class Options(NamedTuple):
@@ -229,7 +228,7 @@ def _serve(
     if server.stuck:  # a thread that is stuck would keep the store from being closed, and the process from ending
         _log.error("something that was begun did not end in time; it is cut off, and its transaction has no effect")
         logging.shutdown()
-        os._exit(_STUCK)
+        os._exit(1)
     return ended
 
 
