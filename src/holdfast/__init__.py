@@ -65,3 +65,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"holdfast.{_LATER.get(name, 'results')}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

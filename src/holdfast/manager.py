@@ -75,7 +75,6 @@ class Memory(UserData):
 
     def __init__(self, services: Services, scope: Scope, *, auto_prune: bool = False) -> None:
         super().__init__(services, scope)
-        self.user_id, self.agent_id, self.session_id = scope.user_id, scope.agent_id, scope.session_id
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
         self._lineage = Lineage(self._records)
@@ -92,6 +91,21 @@ class Memory(UserData):
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
         self.structured = Structured(self._records)
+
+    @property
+    def user_id(self) -> str:
+        """Whose memory it is."""
+        return self._scope.user_id
+
+    @property
+    def agent_id(self) -> str:
+        """The agent that sees it."""
+        return self._scope.agent_id
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that it is in, if it is in one."""
+        return self._scope.session_id
 
     def __repr__(self) -> str:
         return f"Memory(user_id={self.user_id!r}, agent_id={self.agent_id!r}, session_id={self.session_id!r})"

@@ -214,6 +214,8 @@ def test_rf_003_the_manager_keeps_its_arguments_and_names_its_kinds(holdfast: Ho
     memory = holdfast.manager("test", "test_agent", auto_prune=True)
     assert (memory.user_id, memory.agent_id, memory.auto_prune) == ("test", "test_agent", True)
     assert holdfast.manager("test", "test_agent").auto_prune is False
+    with pytest.raises(AttributeError):  # another user's memory is another manager
+        memory.user_id = "another"  # type: ignore[misc]
     memory.long_term.add("User enjoys skiing")
     memory.persona.add("I am a ski instructor")
     memory.short_term.add_message("user", "hello")
