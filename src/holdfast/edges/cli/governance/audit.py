@@ -9,13 +9,11 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit, OfUser
 from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, Rows, bad, cut, good, minute, plural, table, to_json
-
-_SHOWN: Final = 100
 
 audit = add_group(__name__, "audit", __doc__)
 
@@ -23,7 +21,7 @@ audit = add_group(__name__, "audit", __doc__)
 @table("at!, action!, by!, id!, why", empty="The audit chain is empty.")
 def _show_entries(entry: Mapping[str, Any]) -> list[Cell]:
     why = str(entry["detail"].get("reason") or to_json(entry["detail"]) or "not given")
-    return [minute(entry["at"]), entry["action"], entry["actor"], entry["item"] or "all", cut(why, _SHOWN)]
+    return [minute(entry["at"]), entry["action"], entry["actor"], entry["item"] or "all", cut(why, 100)]
 
 
 @command(audit, "tail", render=_show_entries)

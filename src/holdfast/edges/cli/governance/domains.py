@@ -130,11 +130,11 @@ def apply_domain(call: Call, *, name: Name, file: Resources) -> Any:
     return call.engine.domains.apply(name, resources)
 
 
-@command(
-    domain,
-    "gc-params",
-    render=lambda found: [Rows("parameter, value", [(name, _format(value)) for name, value in found.items()])],
-)
+def _show_params(found: Mapping[str, Any]) -> Iterator[Part]:
+    yield Rows("parameter, value", [(name, _format(value)) for name, value in found.items()])
+
+
+@command(domain, "gc-params", render=_show_params)
 def resolve_gc_params(call: Call, *, name: Name, args: str | None = None, validated: str | None = None) -> Any:
     """Say with which parameters a garbage collection of your own runs: what it was called with, then the policy's.
 

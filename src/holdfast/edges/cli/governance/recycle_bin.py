@@ -25,7 +25,6 @@ _NARROWED: Final = {
     "bundle": {"user_id"},
     "user_id": set[str](),
 }
-_SHOWN: Final = 40
 
 recycle = add_group(__name__, "recycle", __doc__)
 
@@ -34,7 +33,7 @@ recycle = add_group(__name__, "recycle", __doc__)
 def _show_bin(item: Mapping[str, Any]) -> list[Cell]:
     left = Text(f"{item['days_left']}", style="yellow" if item["days_left"] <= 3 else "")
     kind, whose = item.get("memory_type", item["type"]), item.get("user_id", "everyone")
-    return [_id_of(item), kind, whose, cut(_describe(item), _SHOWN), item["reason"] or "not given", left]
+    return [_id_of(item), kind, whose, cut(_describe(item), 40), item["reason"] or "not given", left]
 
 
 def _id_of(item: Mapping[str, Any]) -> str:

@@ -70,8 +70,7 @@ def _carry_out(call: Call, at: datetime | str | None, digest: str | None, *, con
         total = planned.total
     with call.progress("sweeping", total) as advance:
         report: Any = call.engine.sweep(at=at, digest=digest, confirm=confirm, progress=advance)
-    shown: dict[str, Any] = report.to_dict()
-    return shown
+    return dict(report.to_dict())
 
 
 def _show_plan(plan: Mapping[str, Any]) -> Iterator[Part]:
@@ -115,13 +114,11 @@ def _show_report(report: Mapping[str, Any]) -> Iterator[Part]:
     else:
         yield "Nothing was due."
     if report["set_aside"]:  # who they are is on stderr, as warnings
-        yield warn(
-            f"{len(report['set_aside']):,} set aside because they would lose much at once; look, then --confirm."
-        )
+        aside = f"{len(report['set_aside']):,} set aside because they would lose much at once"
+        yield warn(f"{aside}; look, then --confirm.")
     if report["waiting"] is not None:  # why is on stderr, as a warning
-        yield warn(
-            f"{plural(report['waiting']['records'], 'record')} must wait for the clock; they could not come back:"
-        )
+        waiting = plural(report["waiting"]["records"], "record")
+        yield warn(f"{waiting} must wait for the clock; they could not come back:")
         yield _to_table(report["waiting"]["lines"])
     if report["held"]:
         yield f"{report['held']:,} were due, and kept by holds (holdfast hold list)."

@@ -43,7 +43,6 @@ from holdfast.edges.cli.output import (
 )
 
 _PAGE: Final = 100
-_SHOWN: Final = 60
 _BAR: Final = 5
 #: A result is one line where its id would not fit into a table; so much of the content is shown in any case.
 _LEAST_TABLE, _LEAST_CONTENT = 72, 20
@@ -103,7 +102,7 @@ def add(
 @table("id!, kind!, created!, source, memory", empty="Nothing found.")
 def _show_memories(one: Mapping[str, Any]) -> list[Cell]:
     kind = one["memory_type"] + (" (archived)" if one["is_archived"] else "")
-    return [one["memory_id"], kind, minute(one["created_at"]), one["source"], cut(one["content"], _SHOWN)]
+    return [one["memory_id"], kind, minute(one["created_at"]), one["source"], cut(one["content"], 60)]
 
 
 @command(app, "list", of_memory, render=_show_memories)
@@ -134,9 +133,9 @@ def list_memories(
     if MemoryType.SHORT_TERM in (kind or ()):
         raise InvalidKindError("short-term messages belong to a session; show them with: holdfast session show")
     _check_kinds(kind or ())
-    options = {"include_archived": archived, "source": source}
+    options: dict[str, Any] = {"include_archived": archived, "source": source}
     found = heapq.merge(
-        *(_read_pages(call, one, before, options) for one in kind or DURABLE),
+        *(_read_pages(call, one, before, **options) for one in kind or DURABLE),
         key=lambda one: str(one["memory_id"]),  # ids sort by the moment that they were made at
         reverse=True,
     )
@@ -144,13 +143,11 @@ def list_memories(
     return list(islice((one for one in found if session in (None, one["session_id"])), limit))
 
 
-def _read_pages(
-    call: Call, kind: MemoryType, before: str | None, options: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
+def _read_pages(call: Call, kind: MemoryType, before: str | None, **options: Any) -> Iterator[Mapping[str, Any]]:
     page = call.memory.list_memories(kind, limit=_PAGE, before=before, **options)
     yield from page
     if len(page) == _PAGE:
-        yield from _read_pages(call, kind, page[-1]["memory_id"], options)
+        yield from _read_pages(call, kind, page[-1]["memory_id"], **options)
 
 
 def _bar(score: float) -> Text:

@@ -7,15 +7,13 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from rich.text import Text
 
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import OfAgent, OfUser, declare
 from holdfast.edges.cli.output import Cell, Part, cut, dim, minute, plural, printable, table
-
-_SHOWN: Final = 60
 
 session = add_group(__name__, "session", __doc__)
 
@@ -25,7 +23,7 @@ SessionId = Annotated[str, declare("SESSION", "The session's id.")]
 
 @table("id!, agent, messages>, last active!, about", empty="No sessions.")
 def _show_sessions(one: Mapping[str, Any]) -> list[Cell]:
-    about = cut(one["summary"] or "not summarized yet", _SHOWN)
+    about = cut(one["summary"] or "not summarized yet", 60)
     return [one["session_id"] or "none", one["agent_id"], one["messages"], minute(one["updated_on"]), about]
 
 

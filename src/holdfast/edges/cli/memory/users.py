@@ -42,8 +42,8 @@ quota = add_group(
 
 @table("kind, memories>, at most>, bytes>, at most>", empty="There are no quotas.")
 def _show_quotas(usage: Mapping[str, Any]) -> list[Cell]:
-    limits = [usage["memories"], _format(usage["max_memories"]), usage["bytes"], _format(usage["max_bytes"])]
-    return [usage["memory_type"], *limits]
+    memories, size = _format(usage["max_memories"]), _format(usage["max_bytes"])
+    return [usage["memory_type"], usage["memories"], memories, usage["bytes"], size]
 
 
 @command(quota, "show", render=_show_quotas)

@@ -20,7 +20,6 @@ from holdfast.installation import missing_extra
 if TYPE_CHECKING:
     from holdfast.edges.service.run import Where
 
-_KEY: Final = "HOLDFAST_API_KEY"
 _PLACES: Final = {"api": "REST", "docs": "its pages", "mcp": "MCP", "metrics": "metrics", "ready": "readiness"}
 
 
@@ -124,7 +123,7 @@ def mcp(call: Call, *, user: str | None = None, agent: str | None = None) -> Any
     from holdfast.edges.mcp.transport import serve_stdio  # noqa: PLC0415
     from holdfast.edges.operations.catalog import TOOLS  # noqa: PLC0415
 
-    defaults, secret = Defaults(user, agent), os.environ.get(_KEY) or None
+    defaults, secret = Defaults(user, agent), os.environ.get("HOLDFAST_API_KEY") or None
     if call.as_json:
         tools = [describe_tool(tool, defaults, keyed=secret is not None) for tool in TOOLS.values()]
         return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]

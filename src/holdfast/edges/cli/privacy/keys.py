@@ -59,9 +59,7 @@ def list_keys(call: Call, *, limit: Limit = 100) -> Any:
 
 def _show_check(said: Mapping[str, Any]) -> Iterator[Part]:
     if said["ok"]:
-        yield good(
-            f"The master key opens all {said['keys']:,} keys." if said["keys"] != 1 else "The master key opens the key."
-        )
+        yield good(f"The master key opens every key ({said['keys']:,}).")
         return
     yield bad(f"{len(said['wrong']):,} of {plural(said['keys'], 'key')} cannot be opened by it:")
     yield from map(indent, said["wrong"])
