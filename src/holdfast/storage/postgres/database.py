@@ -181,7 +181,7 @@ class PostgresDatabase:
             name="holdfast",
         )
         with self._translate_errors():
-            self._pool.open(wait=True, timeout=self._patience)  # else the first who asks has a second one made
+            self._pool.open(wait=True, timeout=_PATIENCE)  # else the first who asks has a second one made
 
     # --- transactions --------------------------------------------------------------------------------------------
 
