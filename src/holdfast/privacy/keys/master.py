@@ -142,7 +142,8 @@ def _lock(path: Path) -> Iterator[None]:
             yield
     except OSError as problem:
         if problem.errno in NO_ROOM:
-            raise StoreFullError(f"no room for the master key in {path}; free some space and try again") from problem
+            message = f"no room for the master key in {path}: the disk is full; free some space and try again"
+            raise StoreFullError(message) from problem
         raise MasterKeyError(
             f"the master key cannot be written to {path}: {problem}; where others put it there, give the new one with "
             "holdfast key rotate --new"
