@@ -23,7 +23,7 @@ from holdfast.manager import TextMemory
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
-from holdfast.results import ExportResult
+from holdfast.results import DomainResult, ExportResult, RetentionPolicyResult, SortedResourcesResult
 
 __all__ = ["LATENCY_TARGETS", "RETENTION_METRICS", "RETENTION_POLICIES", "USER_QUOTAS"]
 __all__ += ["EpisodeSnippet", "EpisodicMemory", "LongTermMemory", "ShortTermMemory"]
@@ -106,19 +106,19 @@ def gdpr_export_user_data(user_id: str, *, engine: Engine = None) -> ExportResul
 
 def configure_retention_policy(
     domain: str, config: Mapping[str, Any], *, confirm: bool = False, author: str | None = None, engine: Engine = None
-) -> dict[str, Any]:
+) -> DomainResult:
     """Change fields of a domain's policy: ``success``, ``domain``, ``policy``, ``updated_at``."""
     return (engine or default_engine()).domains.configure(domain, config, confirm=confirm, author=author)
 
 
-def get_retention_policy(domain: str, *, engine: Engine = None) -> dict[str, Any]:
+def get_retention_policy(domain: str, *, engine: Engine = None) -> RetentionPolicyResult:
     """The policy of a domain."""
     return (engine or default_engine()).domains.get(domain)
 
 
 def apply_retention_rules(
     domain: str, resources: Sequence[Mapping[str, Any]], options: Arguments = None, *, engine: Engine = None
-) -> dict[str, Any]:
+) -> SortedResourcesResult:
     """Sort resources into ``eligible`` and ``protected`` by a domain's policy. Deletes nothing."""
     return (engine or default_engine()).domains.apply(domain, resources, options)
 

@@ -37,7 +37,8 @@ def count(home: Path, field: str, times: int) -> None:
         for number in range(1, times + 1):
             value: Any = [number] if name == "keep_context_ids" else [f"s{number}"] if "session" in name else number
             holdfast.domains.configure(domain, {name: value})
-            assert holdfast.domains.get(domain)[name] == value, "nobody else changes this field"
+            policy: Any = holdfast.domains.get(domain)
+            assert policy[name] == value, "nobody else changes this field"
             say(f"{number}")
 
 

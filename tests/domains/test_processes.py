@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,5 +83,5 @@ def test_eight_processes_that_configure_at_once_lose_nothing(home: Path) -> None
     last = {"older_than_days": times, "limit": times, "keep_session_ids": [f"s{times}"], "keep_context_ids": [times]}
     with Holdfast.open(home=home) as holdfast:
         for domain in ("memory", "rag"):
-            policy = holdfast.domains.get(domain)
+            policy: Any = holdfast.domains.get(domain)
             assert {name: policy[name] for name in names} == last

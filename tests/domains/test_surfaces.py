@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ OPTIONS: list[tuple[tuple[str, ...], str, Any]] = [
     (("--no-vacuum",), "vacuum", False),
 ]
 
-Configure = Callable[[dict[str, Any]], dict[str, Any]]
+Configure = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
 def by_python(holdfast: Holdfast, _home: Path) -> Configure:

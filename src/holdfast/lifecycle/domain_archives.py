@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from holdfast.core import errors
@@ -22,6 +22,7 @@ from holdfast.core.values import is_id, iso
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.stores import Tenant
+from holdfast.results import ArchiveResult, NewArchiveResult, WholeArchiveResult
 
 _FORMAT: Final = "holdfast-domain-archive"
 _VERSION: Final = 1
@@ -41,7 +42,7 @@ class DomainArchives:
         owner = hashlib.sha256(f"domains/{tenant.name}".encode()).hexdigest()[:32]
         self._folder = f"archive/{owner[:2]}/{owner}/domains"
 
-    def keep(self, domain: str, resources: object, policy: Mapping[str, Any], note: str | None) -> dict[str, Any]:
+    def keep(self, domain: str, resources: object, policy: Mapping[str, Any], note: str | None) -> NewArchiveResult:
         """Write an archive, read back and compared; its id and its manifest's place."""
         lines = [_line(place, resource) for place, resource in enumerate(check_resources(resources))]
         if not lines:
@@ -77,7 +78,8 @@ class DomainArchives:
                 self._put(objects, f"{folder}/{name}", data, absent=request is None)
         parts = ("domain", "archive_id", "resource_count", "total_size_bytes")
         path = _place(objects, f"{folder}/{_LIST}")
-        return {"success": True, **{part: manifest[part] for part in parts}, "manifest_path": path}
+        written = {"success": True, **{part: manifest[part] for part in parts}, "manifest_path": path}
+        return cast("NewArchiveResult", written)
 
     def _put(self, objects: ObjectStore, name: str, data: bytes, *, absent: bool) -> None:
         objects.put(name, data, absent=absent)
@@ -89,7 +91,7 @@ class DomainArchives:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def list(self, domain: str) -> list[dict[str, Any]]:
+    def list(self, domain: str) -> list[ArchiveResult]:
         """The archives of a domain, the oldest first, without what is in them."""
         objects = self._objects()
         prefix = f"{self._folder}/{check_domain(domain)}/"
@@ -100,9 +102,9 @@ class DomainArchives:
             manifest = self._read_manifest(objects, folder)
             place = _place(objects, f"{folder}/{_LIST}")
             found.append({**{part: manifest[part] for part in shown}, "manifest_path": place})
-        return found
+        return cast("list[ArchiveResult]", found)
 
-    def read(self, domain: str, archive_id: str) -> dict[str, Any]:
+    def read(self, domain: str, archive_id: str) -> WholeArchiveResult:
         """An archive: its manifest and its resources, each compared with what the manifest says of it."""
         if not is_id(archive_id):
             raise errors.NotFoundError(f"{quote(archive_id)} is not the id of an archive")

@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+from holdfast import results
 from holdfast.core import errors
 from holdfast.core.audit import Action, Event, acting_as, check_author
 from holdfast.core.decisions import Life, RecordFacts, find_hold
@@ -237,7 +238,6 @@ class DomainRules:
 
 _NOTHING: Final = Selection(frozenset(), frozenset(), frozenset())
 
-
 _log = logging.getLogger("holdfast.domains")
 _TRIES: Final = 100
 Config = Mapping[str, Any]
@@ -257,7 +257,7 @@ class Domains:
 
     def configure(
         self, domain: str, config: Config, *, confirm: bool = False, author: str | None = None
-    ) -> dict[str, Any]:
+    ) -> results.DomainResult:
         """Change those fields of a domain's policy that ``config`` names, brought into bounds; the other domain, and
         every other field, stay as they are.
 
@@ -284,7 +284,7 @@ class Domains:
             except errors.HoldfastError as problem:
                 problem.add_note("the policy was saved; the next sweep lets it take effect")
                 raise
-        policy = changed.of[domain].as_dict()
+        policy = cast("results.RetentionPolicyResult", changed.of[domain].as_dict())
         return {"success": True, "domain": domain, "policy": policy, "updated_at": changed.updated_at}
 
     def _check(self, known: RetentionPolicy, policy: RetentionPolicy) -> None:
@@ -296,27 +296,27 @@ class Domains:
     def _policy(self, domain: str) -> RetentionPolicy:
         return self._states.read().of[check_domain(domain)]
 
-    def get(self, domain: str) -> dict[str, Any]:
+    def get(self, domain: str) -> results.RetentionPolicyResult:
         """The policy of a domain; the default one, until another is configured."""
-        return self._policy(domain).as_dict()
+        return cast("results.RetentionPolicyResult", self._policy(domain).as_dict())
 
-    def list(self) -> dict[str, Any]:
+    def list(self) -> results.DomainsResult:
         """The policy of each domain, with the ``version`` of their format and when one was last changed
         (``updated_at``; ``None``: never).
         """
-        return self._states.read().to_dict()
+        return cast("results.DomainsResult", self._states.read().to_dict())
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
-    def apply(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
+    def apply(self, domain: str, resources: Resources, options: Config | None = None) -> results.SortedResourcesResult:
         """Sort resources into ``eligible`` and ``protected`` (with the reason) by a domain's policy. Deletes nothing.
 
         ``options`` may name fields of the policy that are to differ this once; what is kept stays kept.
         """
         policy = narrow(self._policy(domain), options)
-        return evaluate(policy, resources, self._now()).to_dict(domain)
+        return cast("results.SortedResourcesResult", evaluate(policy, resources, self._now()).to_dict(domain))
 
-    def archive(self, domain: str, resources: Resources, options: Config | None = None) -> dict[str, Any]:
+    def archive(self, domain: str, resources: Resources, options: Config | None = None) -> results.NewArchiveResult:
         """Write resources to cold storage with a manifest of checksums, and read them back. Deletes nothing.
 
         ``options`` may have a ``note`` for the manifest.
@@ -324,11 +324,11 @@ class Domains:
         note = check_note(options)
         return self._archives.keep(domain, resources, self._policy(domain).as_dict(), note)
 
-    def archives(self, domain: str) -> Sequence[dict[str, Any]]:
+    def archives(self, domain: str) -> Sequence[results.ArchiveResult]:
         """The archives of a domain, the oldest first."""
         return self._archives.list(domain)
 
-    def read_archive(self, domain: str, archive_id: str) -> dict[str, Any]:
+    def read_archive(self, domain: str, archive_id: str) -> results.WholeArchiveResult:
         """The ``manifest`` and the ``resources`` of an archive; ``ObjectDamagedError`` if either was changed."""
         return self._archives.read(domain, archive_id)
 
@@ -378,14 +378,14 @@ class Domains:
 
     # --- names of before ----------------------------------------------------------------------------------------------
 
-    def get_retention_policies(self) -> dict[str, Any]:
+    def get_retention_policies(self) -> results.DomainsResult:
         """Both policies: ``version``, ``updated_at``, ``memory``, ``rag``. Deprecated: use ``get(domain)``."""
         _deprecated("get_retention_policies()", "get(domain)")
         return self.list()
 
     def set_retention_policy(
         self, domain: str, patch: Config, *, confirm: bool = False, author: str | None = None
-    ) -> dict[str, Any]:
+    ) -> results.DomainResult:
         """The same as ``configure(domain, patch)``. Deprecated."""
         _deprecated("set_retention_policy(domain, patch)", "configure(domain, config)")
         return self.configure(domain, patch, confirm=confirm, author=author)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import itemgetter
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -13,7 +13,16 @@ from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Nothing,
 from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
 from holdfast.edges.operations.outputs import OpenAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
-from holdfast.results import Metadata
+from holdfast.results import (
+    ArchiveResult,
+    DomainResult,
+    DomainsResult,
+    Metadata,
+    NewArchiveResult,
+    RetentionPolicyResult,
+    SortedResourcesResult,
+    WholeArchiveResult,
+)
 
 domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
 MAX_RESOURCES: Final = 20_000
@@ -90,75 +99,7 @@ class CollectionParameters(output_of(RetentionPolicy, without=frozenset({"auto_g
     """The parameters of a garbage collection, a value for each; what else was validated is there as it was given."""
 
 
-class DomainPolicies(TypedDict):
-    """The policies of all domains."""
-
-    version: int
-    """The version of the format that they are kept in."""
-    updated_at: str | None
-    """When one of them was last changed; `null`: never."""
-    memory: RetentionPolicy
-    rag: RetentionPolicy
-
-
-class ConfiguredDomain(TypedDict):
-    """A policy that was changed."""
-
-    success: bool
-    domain: str
-    policy: RetentionPolicy
-    updated_at: str | None
-
-
-class ProtectedResource(TypedDict):
-    """A resource that stays, and why."""
-
-    resource: Metadata
-    reason: str
-
-
-class SortedResources(TypedDict):
-    """What may go by a policy, and what may not."""
-
-    success: bool
-    domain: str
-    cutoff_date: str
-    policy_applied: RetentionPolicy
-    eligible: list[Metadata]
-    protected: list[ProtectedResource]
-    counts: dict[str, int]
-
-
-class _Archive(TypedDict):
-    domain: str
-    archive_id: str
-    manifest_path: str
-    """A path on the server's machine, or the URL of an object in a bucket."""
-    resource_count: int
-    total_size_bytes: int
-
-
-class WrittenArchive(_Archive):
-    """An archive that was written."""
-
-    success: bool
-
-
-class Archive(_Archive):
-    """An archive, without what is in it."""
-
-    created_at: str
-    note: str | None
-
-
-class WholeArchive(TypedDict):
-    """An archive: its manifest and its resources, each as it was written."""
-
-    manifest: Metadata
-    resources: list[Metadata]
-
-
-@domains.add("PATCH /domains/{domain}", GOVERN, TENANT, ConfiguredDomain, tool="retention_configure", errors=(428,))
+@domains.add("PATCH /domains/{domain}", GOVERN, TENANT, DomainResult, tool="retention_configure", errors=(428,))
 def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     """Change some fields of a domain's policy; the others, and the other domain, stay as they are.
 
@@ -169,7 +110,7 @@ def configure_domain(holdfast: Holdfast, asked: ConfigureDomain) -> Any:
     return holdfast.domains.configure(**asked.to_arguments())
 
 
-@domains.add("GET /domains/{domain}", READ, TENANT, RetentionPolicy, tool="retention_get")
+@domains.add("GET /domains/{domain}", READ, TENANT, RetentionPolicyResult, tool="retention_get")
 def get_domain(holdfast: Holdfast, asked: OneDomain) -> Any:
     """Read the policy of a domain; the default one, until another is configured.
 
@@ -179,7 +120,7 @@ def get_domain(holdfast: Holdfast, asked: OneDomain) -> Any:
     return holdfast.domains.get(asked.domain.value)
 
 
-@domains.add("POST /domains/{domain}/apply", READ, TENANT, SortedResources, tool="retention_apply")
+@domains.add("POST /domains/{domain}/apply", READ, TENANT, SortedResourcesResult, tool="retention_apply")
 def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
     """Sort resources into those that may go by the policy and those that are protected, with the reason.
 
@@ -189,7 +130,7 @@ def apply_domain(holdfast: Holdfast, asked: ApplyDomain) -> Any:
     return holdfast.domains.apply(**asked.to_arguments())
 
 
-@domains.add("POST /domains/{domain}/archives", WRITE, TENANT, WrittenArchive, tool="retention_archive", status=201)
+@domains.add("POST /domains/{domain}/archives", WRITE, TENANT, NewArchiveResult, tool="retention_archive", status=201)
 def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     """Write resources to cold storage with a manifest of checksums, and read them back.
 
@@ -199,7 +140,7 @@ def archive_resources(holdfast: Holdfast, asked: ArchiveResources) -> Any:
     return holdfast.domains.archive(**asked.to_arguments())
 
 
-@domains.add("GET /domains", READ, TENANT, DomainPolicies, tool="retention_policies")
+@domains.add("GET /domains", READ, TENANT, DomainsResult, tool="retention_policies")
 def list_domains(holdfast: Holdfast, _asked: Nothing) -> Any:
     """Read the policies of all domains together.
 
@@ -219,13 +160,13 @@ def resolve_gc_params(holdfast: Holdfast, asked: CollectionArguments) -> Any:
     return holdfast.domains.resolve_gc_params(**asked.to_arguments())
 
 
-@domains.add("GET /domains/{domain}/archives", READ, TENANT, PageOf[Archive])
+@domains.add("GET /domains/{domain}/archives", READ, TENANT, PageOf[ArchiveResult])
 def list_archives(holdfast: Holdfast, asked: ListArchives) -> Any:
     """List the archives of a domain, the oldest first."""
     return asked.cut_page(list(holdfast.domains.archives(asked.domain.value)), itemgetter("archive_id"))
 
 
-@domains.add("GET /domains/{domain}/archives/{archive_id}", READ, TENANT, WholeArchive, errors=(404,))
+@domains.add("GET /domains/{domain}/archives/{archive_id}", READ, TENANT, WholeArchiveResult, errors=(404,))
 def read_archive(holdfast: Holdfast, asked: OneArchive) -> Any:
     """Read an archive: its manifest and its resources, each compared with its checksum."""
     return holdfast.domains.read_archive(asked.domain.value, asked.archive_id)
