@@ -23,7 +23,7 @@ from holdfast.storage.objects.urls import read_place
 
 #: Waits for this machine as long as it takes, and for what is known to fail only as long as it must.
 QUICK = Patience(pause=0.005, silence=30, trying=20)
-HASTY = QUICK._replace(silence=0.5, retries=1, trying=2, slowest=100_000_000)
+HASTY = QUICK._replace(silence=0.5, whole=5, retries=1, trying=2, slowest=100_000_000)
 LARGE = SIZES[-1] + 12_345
 Open = Callable[..., RemoteObjects]
 
