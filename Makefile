@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 SERVED := $(VENV)/.served
 # How many processes run the tests: one more than two cores, because tests wait for servers and for other processes. And
 # for how many minutes they soak.
-WORKERS ?= 3
+WORKERS ?= 4
 MINUTES ?= 60
 PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 # Tests start Python often. Where the environment forbids to keep what was compiled, each start would compile it all anew.
