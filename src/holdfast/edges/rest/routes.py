@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Set
 from functools import cache
 from typing import Any, Final
+from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from pydantic import BaseModel, Field, ValidationError, create_model
@@ -253,7 +254,7 @@ class _Id(Convertor[str]):
         return unquote(value, errors="surrogateescape")  # what is no UTF-8 is refused as any text that is none
 
     def to_string(self, value: str) -> str:
-        raise NotImplementedError("paths are not made from ids here")
+        return percent_encode(value, safe="")
 
 
 register_url_convertor("id", _Id())

@@ -1,4 +1,4 @@
-"""Upkeep lets others go first; what somebody waits for does not."""
+"""Maintenance lets other processes go first; a command that somebody waits for does not."""
 
 from __future__ import annotations
 
