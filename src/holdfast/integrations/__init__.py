@@ -1,0 +1,1 @@
+"""Holdfast in other frameworks. Nothing of Holdfast imports these modules."""

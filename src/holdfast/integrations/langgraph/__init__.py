@@ -1,0 +1,1 @@
+"""LangGraph: its threads governed in place, and a store."""

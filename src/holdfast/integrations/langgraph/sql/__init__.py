@@ -1,0 +1,1 @@
+"""Our statements for the tables of LangGraph."""

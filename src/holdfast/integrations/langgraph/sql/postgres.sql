@@ -1,0 +1,83 @@
+-- name: columns
+SELECT table_name, column_name, data_type FROM information_schema.columns
+WHERE table_schema = :schema AND table_name IN LIST(:tables) ORDER BY table_name, ordinal_position
+
+-- name: version
+SELECT max(v) FROM @checkpoint_migrations
+
+-- name: create_binned_checkpoint_writes
+CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_writes_bin ON @holdfast_bin_checkpoint_writes (bin_id)
+
+-- name: create_binned_checkpoint_blobs
+CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_blobs_bin ON @holdfast_bin_checkpoint_blobs (bin_id)
+
+-- name: create_guard
+CREATE OR REPLACE FUNCTION @holdfast_guard() RETURNS trigger LANGUAGE plpgsql AS $guard$
+DECLARE
+    needed text;
+    refused boolean := false;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1214203980, hashtext(NEW.thread_id));
+    IF NOT EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = NEW.thread_id) THEN
+        RETURN NEW;
+    END IF;
+    IF TG_TABLE_NAME = 'checkpoints' THEN
+        refused := NEW.parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM @checkpoints AS live WHERE live.thread_id = NEW.thread_id
+            AND live.checkpoint_ns = NEW.checkpoint_ns AND live.checkpoint_id = NEW.parent_checkpoint_id);
+        needed := NEW.metadata -> 'parents' ->> '';
+    ELSE
+        needed := NEW.checkpoint_id;
+    END IF;
+    IF refused OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin JOIN @holdfast_bin_checkpoints AS binned USING (bin_id)
+                          WHERE bin.thread_id = NEW.thread_id AND binned.thread_id = NEW.thread_id
+                          AND binned.checkpoint_id = needed) THEN
+        RAISE EXCEPTION 'thread % is in the recycle bin of Holdfast; restore it, or begin another', NEW.thread_id;
+    END IF;
+    RETURN NEW;
+END $guard$
+
+-- name: create_guard_of_checkpoints
+CREATE OR REPLACE TRIGGER holdfast_guard BEFORE INSERT ON @checkpoints
+FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
+
+-- name: create_guard_of_writes
+CREATE OR REPLACE TRIGGER holdfast_guard BEFORE INSERT ON @checkpoint_writes
+FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
+
+-- name: changed
+SELECT heads.thread_id, heads.head, root.metadata ->> :user_from, root.metadata ->> :agent_from
+FROM (SELECT thread_id, max(checkpoint_id) AS head, max(checkpoint_id) FILTER (WHERE checkpoint_ns = '') AS root
+      FROM @checkpoints GROUP BY thread_id) AS heads
+LEFT JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
+LEFT JOIN @checkpoints AS root
+  ON root.thread_id = heads.thread_id AND root.checkpoint_ns = '' AND root.checkpoint_id = heads.root
+WHERE known.head IS DISTINCT FROM heads.head
+
+-- name: sizes_of_checkpoints
+SELECT thread_id, count(*), sum(pg_column_size(checkpoint) + pg_column_size(metadata)) FROM @checkpoints
+WHERE thread_id IN LIST(:threads) GROUP BY thread_id
+
+-- name: sizes_of_checkpoint_writes
+SELECT thread_id, count(*), sum(pg_column_size(blob)) FROM @checkpoint_writes
+WHERE thread_id IN LIST(:threads) GROUP BY thread_id
+
+-- name: sizes_of_checkpoint_blobs
+SELECT thread_id, count(*), sum(pg_column_size(blob)) FROM @checkpoint_blobs
+WHERE thread_id IN LIST(:threads) GROUP BY thread_id
+
+-- name: named
+SELECT DISTINCT thread_id FROM @checkpoints WHERE metadata ->> :user_from = :user_id
+
+-- name: named_in_bin
+SELECT DISTINCT bin_id FROM @holdfast_bin_checkpoints WHERE metadata ->> :user_from = :user_id
+UNION SELECT bin_id FROM @holdfast_bin WHERE user_id = :user_id
+
+-- name: lock
+SELECT pg_advisory_xact_lock(1214203980, hashtext(thread_id)) FROM unnest(:threads::text[]) AS asked(thread_id)
+
+-- name: checkpoints
+SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, checkpoint FROM @checkpoints WHERE thread_id = :thread
+
+-- name: blobs
+SELECT checkpoint_ns, channel, version FROM @checkpoint_blobs WHERE thread_id = :thread AND type <> 'empty'

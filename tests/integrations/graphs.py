@@ -1,0 +1,142 @@
+"""Graphs without a model, and the places that LangGraph keeps their threads in."""
+
+from __future__ import annotations
+
+import operator
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+import psycopg
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send, interrupt
+from psycopg.rows import dict_row
+
+from databases import postgres_server
+
+_schemas = count()
+
+
+class Place(NamedTuple):
+    """A database in which a saver of LangGraph has made its tables."""
+
+    saver: BaseCheckpointSaver[Any]
+    url: str
+    schema: str
+
+
+@contextmanager
+def sqlite_place(folder: Path) -> Iterator[Place]:
+    """A SQLite file."""
+    file = folder / f"threads-{next(_schemas)}.db"
+    connection = sqlite3.connect(file, check_same_thread=False)
+    saver = SqliteSaver(connection)
+    saver.setup()
+    yield Place(saver, f"sqlite:///{file}", "public")
+    connection.close()
+
+
+@contextmanager
+def postgres_place(_folder: Path) -> Iterator[Place]:
+    """A schema of its own in a PostgreSQL database, which is not the first of the search path of who governs it."""
+    url, schema = _database(), f"graphs {next(_schemas)}"
+    with psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
+        connection.execute(f'SET search_path TO "{schema}"'.encode())
+        saver = PostgresSaver(connection)
+        saver.setup()
+        yield Place(saver, url, schema)
+        connection.execute(f'DROP SCHEMA "{schema}" CASCADE'.encode())
+
+
+_databases: list[str] = []
+
+
+def _database() -> str:
+    if not _databases:
+        _databases.append(postgres_server().new_database())
+    return _databases[0]
+
+
+PLACES = {"sqlite": sqlite_place, "postgres": postgres_place}
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def _join(items: list[Any] | None, writes: Sequence[list[Any]]) -> list[Any]:
+    return [*(items or []), *(item for write in writes for item in write)]
+
+
+class Talk(TypedDict):
+    """A channel with a reducer, one that is stored as a difference, and one that is overwritten."""
+
+    said: Annotated[list[str], operator.add]
+    noted: Annotated[list[str], DeltaChannel(_join, list, snapshot_frequency=4)]
+    last: dict[str, Any]
+
+
+class Question(TypedDict):
+    """What the subgraph knows."""
+
+    said: Annotated[list[str], operator.add]
+
+
+def talk(saver: BaseCheckpointSaver[Any], *, ask: bool = False, fan_out: int = 0) -> Any:
+    """A graph that notes what is said. With ``ask``, a subgraph stops for an answer; with ``fan_out``, so many tasks
+    run at once.
+    """
+
+    def note(state: Talk) -> dict[str, Any]:
+        count_said = len(state["said"])
+        return {"said": [f"heard {count_said}"], "noted": [f"note {count_said}"], "last": {"count": count_said}}
+
+    def echo(state: Talk) -> dict[str, Any]:
+        return {"noted": [f"echo of {len(state['said'])}"]}
+
+    def go_on(state: Talk) -> list[Any]:
+        ways: list[Any] = [Send("echo", state) for _ in range(fan_out)]
+        return [*ways, "ask"] if ask else ways or [END]
+
+    graph = StateGraph(Talk)
+    graph.add_node("note", note)
+    graph.add_node("echo", echo)
+    graph.add_node("ask", _question())
+    graph.add_edge(START, "note")
+    graph.add_conditional_edges("note", go_on, ["echo", "ask", END])
+    return graph.compile(checkpointer=saver)
+
+
+def _question() -> Any:
+    graph = StateGraph(Question)
+    graph.add_node("wait", lambda _state: {"said": [f"answered {interrupt('well?')}"]})
+    graph.add_edge(START, "wait")
+    return graph.compile()
+
+
+def config_of(thread_id: str, user_id: str | None = "ann", agent_id: str | None = "helper") -> RunnableConfig:
+    """What a run is called with."""
+    named = {"user_id": user_id, "assistant_id": agent_id}
+    return {"configurable": {"thread_id": thread_id, **{name: value for name, value in named.items() if value}}}
+
+
+def say(graph: Any, config: RunnableConfig, text: str) -> Any:
+    """Run a graph with something that is said."""
+    return graph.invoke({"said": [text], "noted": [], "last": {}}, config)
+
+
+def look(graph: Any, config: RunnableConfig) -> tuple[Any, ...]:
+    """All that can be seen of a thread, but for ids and times."""
+    now = graph.get_state(config, subgraphs=True)
+    below = [task.state.values for task in now.tasks if task.state is not None]
+    stops = [(task.name, [stop.value for stop in task.interrupts]) for task in now.tasks]
+    past = [(state.values, state.next, state.metadata["step"]) for state in graph.get_state_history(config)]
+    return now.values, now.next, below, stops, past

@@ -1,0 +1,376 @@
+"""LangGraph's threads, moved, brought back and thinned in its own tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langgraph.checkpoint.base.id import UUID
+from langgraph.types import Command
+
+from holdfast.core.errors import (
+    NotAStoreError,
+    StorageError,
+    StoreReadOnlyError,
+    StoreTooNewError,
+    StoreUnavailableError,
+)
+from holdfast.integrations.langgraph.checkpoints import CheckpointTables, Thread, read_time
+from holdfast.integrations.langgraph.databases import open_database
+from integrations.graphs import PLACES, Place, config_of, look, say, talk
+
+
+@pytest.fixture(params=sorted(PLACES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with PLACES[request.param](tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def tables(place: Place) -> Iterator[CheckpointTables]:
+    yield from _open(place)
+
+
+def _open(place: Place) -> Iterator[CheckpointTables]:
+    with closing(open_database(place.url, place.schema)) as database:
+        tables = CheckpointTables(database)
+        tables.prepare()
+        yield tables
+
+
+def survey(tables: CheckpointTables) -> dict[str, Thread]:
+    return {thread.thread_id: thread for thread in tables.survey()}
+
+
+def test_a_survey_knows_whose_a_thread_is_and_when_it_was_active(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    say(graph, config_of("first"), "hello")
+    say(graph, config_of("second", user_id=None), "hello")
+    made = {
+        name: graph.get_state(config_of(name)).config["configurable"]["checkpoint_id"] for name in ("first", "second")
+    }
+
+    found = survey(tables)
+
+    assert found["first"] == Thread("first", made["first"], "ann", "helper", read_time(made["first"]))
+    assert found["second"].user_id is None
+    assert tables.survey() == []
+
+
+def test_a_later_survey_finds_what_changed_and_forgets_what_went(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    for name in ("first", "second", "third"):
+        say(graph, config_of(name), "hello")
+    survey(tables)
+    say(graph, config_of("second"), "again")
+    place.saver.delete_thread("third")
+
+    assert list(survey(tables)) == ["second"]
+    assert sorted(thread.thread_id for page in tables.idle(10**18, page=1) for thread in page) == ["first", "second"]
+
+
+def test_only_threads_that_were_idle_at_a_moment_are_idle(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    say(graph, config_of("first"), "hello")
+    say(graph, config_of("second"), "hello")
+    found = survey(tables)
+    first = found["first"].active_at
+    assert first is not None
+    assert [thread.thread_id for page in tables.idle(first) for thread in page] == ["first"]
+
+
+def test_a_thread_comes_back_from_the_bin_as_it_was_and_resumes(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver, ask=True, fan_out=2)
+    for name in ("moved", "untouched"):
+        say(graph, config_of(name), "hello")
+    before = look(graph, config_of("moved"))
+
+    assert tables.recycle({"bin": survey(tables)["moved"]}, now=7) == {"bin"}
+    assert graph.get_state(config_of("moved")).values == {}
+    assert [one.recycled_at for one in tables.binned(["bin"])] == [7]
+    assert tables.restore(["bin"]) == {"bin"}
+
+    assert look(graph, config_of("moved")) == before
+    for name in ("moved", "untouched"):
+        graph.invoke(Command(resume="yes"), config_of(name))
+    assert look(graph, config_of("moved")) == look(graph, config_of("untouched"))
+    assert tables.binned(["bin"]) == []
+
+
+def test_a_thread_that_was_active_after_it_was_planned_stays(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    say(graph, config_of("busy"), "hello")
+    planned = survey(tables)["busy"]
+    say(graph, config_of("busy"), "again")
+    before = look(graph, config_of("busy"))
+
+    assert tables.recycle({"bin": planned}, now=7) == set()
+    assert look(graph, config_of("busy")) == before
+
+
+def test_a_thread_that_was_begun_anew_stays_as_it_is_and_so_does_the_one_in_the_bin(
+    place: Place, tables: CheckpointTables
+) -> None:
+    graph = talk(place.saver)
+    say(graph, config_of("again"), "hello")
+    old = look(graph, config_of("again"))
+    tables.recycle({"bin": survey(tables)["again"]}, now=7)
+    say(graph, config_of("again"), "anew")
+    new = look(graph, config_of("again"))
+
+    assert tables.restore(["bin"]) == set()
+    assert look(graph, config_of("again")) == new
+    place.saver.delete_thread("again")
+    assert tables.restore(["bin"]) == {"bin"}
+    assert look(graph, config_of("again")) == old
+
+
+def test_a_thread_can_be_in_the_bin_twice(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    seen = []
+    for bin_id in ("one", "two"):
+        say(graph, config_of("thread"), bin_id)
+        seen.append(look(graph, config_of("thread")))
+        tables.recycle({bin_id: survey(tables)["thread"]}, now=7)
+
+    assert tables.restore(["one"]) == {"one"}
+    assert look(graph, config_of("thread")) == seen[0]
+    assert tables.purge(["two"]) > 0
+    assert tables.binned(["one", "two"]) == []
+
+
+def test_a_run_whose_thread_is_recycled_at_any_moment_fails_and_leaves_no_half_of_a_thread(
+    place: Place, tables: CheckpointTables
+) -> None:
+    graph = talk(place.saver, fan_out=2)
+    failed = 0
+    for moment in range(1, 12):
+        config = config_of(f"thread {moment}")
+        say(graph, config, "hello")
+        before = look(graph, config)[4]
+
+        def recycle(name: str = f"thread {moment}") -> None:
+            while not tables.recycle({name: _thread(tables, name)}, now=7):
+                pass  # what runs beside this made another checkpoint meanwhile
+
+        with _before_call(place.saver, moment, recycle) as calls:
+            try:
+                say(graph, config, "late")
+            except (sqlite3.Error, psycopg.Error) as problem:
+                failed += "recycle bin of Holdfast" in str(problem)
+        if len(calls) < moment:
+            break
+        _end_transaction(place)
+        assert graph.get_state(config).values == {}
+        assert tables.restore([f"thread {moment}"]) == {f"thread {moment}"}
+        assert look(graph, config)[4][-len(before) :] == before
+        assert say(graph, config, "again")["said"][-2] == "again"
+    assert failed >= 3
+    assert len(calls) < moment, "no run was left alone"
+
+
+@contextmanager
+def _before_call(saver: Any, number: int, happen: Callable[[], None]) -> Iterator[list[str]]:
+    """Let something happen before a run's call to a saver; the calls that there were."""
+    calls: list[str] = []
+    for method in ("put", "put_writes"):
+        called = getattr(saver, method)
+
+        def call(*args: Any, real: Any = called, name: str = method, **kwargs: Any) -> Any:
+            calls.append(name)
+            if len(calls) == number:
+                happen()
+            return real(*args, **kwargs)
+
+        setattr(saver, method, call)
+    yield calls
+    del saver.put, saver.put_writes
+
+
+def _end_transaction(place: Place) -> None:
+    """A connection of sqlite3 stays in the transaction of a statement that failed."""
+    connection = getattr(place.saver, "conn")  # noqa: B009
+    if isinstance(connection, sqlite3.Connection):
+        connection.rollback()
+
+
+def test_a_thinned_thread_resumes_and_its_last_states_are_as_they_were(place: Place, tables: CheckpointTables) -> None:
+    graph = talk(place.saver)
+    for number in range(9):
+        for name in ("thinned", "untouched"):
+            say(graph, config_of(name), f"hello {number}")
+    rows = tables.sizes(["thinned"])["thinned"][0]
+
+    removed = tables.thin(survey(tables)["thinned"], keep_last=2)
+
+    assert removed > rows / 2
+    assert tables.sizes(["thinned"])["thinned"][0] == rows - removed
+    kept, whole = look(graph, config_of("thinned")), look(graph, config_of("untouched"))
+    assert kept[:4] == whole[:4]
+    assert 2 <= len(kept[4]) < 10
+    assert kept[4] == whole[4][: len(kept[4])]
+    for name in ("thinned", "untouched"):
+        say(graph, config_of(name), "more")
+    assert look(graph, config_of("thinned"))[:4] == look(graph, config_of("untouched"))[:4]
+    assert tables.thin(survey(tables)["untouched"]._replace(head="another"), keep_last=1) == 0
+
+
+def test_erasing_a_user_leaves_no_byte_of_them(place: Place, tables: CheckpointTables, tmp_path: Path) -> None:
+    graph = talk(place.saver)
+    for name, user in (("live", "ann"), ("binned", "ann"), ("bobs", "bob")):
+        say(graph, config_of(name, user), f"a secret of {user}")
+    bobs = look(graph, config_of("bobs", "bob"))
+    tables.recycle({"bin": survey(tables)["binned"]}, now=7)
+
+    assert tables.erase("ann") > 0
+
+    assert tables.named("ann") == ([], [])
+    assert look(graph, config_of("bobs", "bob")) == bobs
+    assert b"secret of bob" in _bytes(place, tmp_path)
+    assert b"secret of ann" not in _bytes(place, tmp_path)
+
+
+def _bytes(place: Place, folder: Path) -> bytes:
+    if place.url.startswith("sqlite"):
+        return b"".join(file.read_bytes() for file in folder.glob("threads-*.db*"))
+    found = b""
+    with psycopg.connect(place.url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.schema,)).fetchall()
+        for (table,) in tables:
+            with connection.cursor().copy(f'COPY "{place.schema}"."{table}" TO STDOUT'.encode()) as copy:
+                text = b"".join(copy)
+            found += text + b"".join(bytes.fromhex(part) for part in _hex_of(text))
+    return found
+
+
+def _hex_of(text: bytes) -> list[str]:
+    return [
+        field[3:].decode() for line in text.splitlines() for field in line.split(b"\t") if field.startswith(b"\\\\x")
+    ]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["say", "answer", "recycle", "thin"]), st.integers(1, 4)), min_size=2, max_size=10
+    ),
+    ask=st.booleans(),
+    fan_out=st.integers(0, 3),
+)
+def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
+    place: Place,
+    tables: CheckpointTables,
+    steps: list[tuple[str, int]],
+    ask: bool,
+    fan_out: int,
+) -> None:
+    graph = talk(place.saver, ask=ask, fan_out=fan_out)
+    moved, twin = f"moved {id(steps)}", f"twin {id(steps)}"
+    thinned = False
+    for number, (step, amount) in enumerate([("say", 1), *steps]):
+        if step == "recycle":
+            found = _thread(tables, moved)
+            tables.recycle({"bin": found}, now=7)
+            assert tables.restore(["bin"]) == {"bin"}
+        elif step == "thin":
+            tables.thin(_thread(tables, moved), keep_last=amount)
+            thinned = True
+        else:
+            for name in (moved, twin):
+                if step == "answer" and graph.get_state(config_of(name)).interrupts:
+                    graph.invoke(Command(resume=f"answer {number}"), config_of(name))
+                else:
+                    say(graph, config_of(name), f"text {number}")
+        one, other = look(graph, config_of(moved)), look(graph, config_of(twin))
+        assert one[:4] == other[:4]
+        assert one[4] == other[4][: len(one[4])] if thinned else one[4] == other[4]
+    place.saver.delete_thread(moved)
+    place.saver.delete_thread(twin)
+
+
+def _thread(tables: CheckpointTables, name: str) -> Thread:
+    tables.survey()
+    return next(thread for page in tables.idle(10**18) for thread in page if thread.thread_id == name)
+
+
+def test_a_database_without_the_tables_is_refused_by_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE checkpoints (thread_id TEXT)")
+    with (
+        closing(open_database(str(file))) as database,
+        pytest.raises(NotAStoreError, match="no column 'checkpoint' in table"),
+    ):
+        CheckpointTables(database).prepare()
+    with pytest.raises(StoreUnavailableError, match="there is no SQLite file"):
+        open_database(str(tmp_path / "missing.db"))
+
+
+def test_tables_of_a_version_that_is_not_known_are_left_alone(tmp_path: Path) -> None:
+    with PLACES["postgres"](tmp_path) as place, psycopg.connect(place.url, autocommit=True) as connection:
+        connection.execute(f'INSERT INTO "{place.schema}".checkpoint_migrations VALUES (99)'.encode())  # noqa: S608
+        with (
+            closing(open_database(place.url, place.schema)) as database,
+            pytest.raises(StoreTooNewError, match="version 99"),
+        ):
+            CheckpointTables(database).prepare()
+        found = connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'holdfast%%'", (place.schema,)
+        )
+        assert found.fetchone() == (0,)
+
+
+def test_a_role_without_rights_is_told_what_it_needs(tmp_path: Path) -> None:
+    with PLACES["postgres"](tmp_path) as place, psycopg.connect(place.url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS onlooker")
+        connection.execute("CREATE ROLE onlooker LOGIN")
+        connection.execute(f'GRANT USAGE ON SCHEMA "{place.schema}" TO onlooker'.encode())
+        connection.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{place.schema}" TO onlooker'.encode())
+        url = place.url.replace("holdfast@", "onlooker@")
+        assert url != place.url
+        with (
+            closing(open_database(url, place.schema)) as database,
+            pytest.raises(StoreReadOnlyError, match="owner of LangGraph's tables"),
+        ):
+            CheckpointTables(database).prepare()
+        connection.execute("DROP OWNED BY onlooker")
+        connection.execute("DROP ROLE onlooker")
+
+
+def test_a_column_that_langgraph_adds_later_is_moved_too(tmp_path: Path) -> None:
+    with PLACES["sqlite"](tmp_path) as place:
+        graph = talk(place.saver)
+        say(graph, config_of("thread"), "hello")
+        for _ in _open(place):
+            pass
+        with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("ALTER TABLE checkpoints ADD COLUMN colour TEXT DEFAULT 'red'")
+            connection.execute("UPDATE checkpoints SET colour = 'blue'")
+            connection.commit()
+            for tables in _open(place):
+                tables.recycle({"bin": _thread(tables, "thread")}, now=7)
+                assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
+                tables.restore(["bin"])
+            assert connection.execute("SELECT DISTINCT colour FROM checkpoints").fetchall() == [("blue",)]
+
+
+def test_an_id_that_is_no_uuid_of_version_6_tells_no_time() -> None:
+    assert read_time("mine") is None
+    assert read_time("1ef4f797-8335-4428-8001-8a1503f9b875") is None
+    text = "1ef4f797-8335-6428-8001-8a1503f9b875"
+    assert read_time(text) == (UUID(text).time - 0x01B21DD213814000) // 10
+
+
+def test_a_failed_statement_says_which_database_it_was(place: Place) -> None:
+    with (
+        closing(open_database(place.url, place.schema)) as database,
+        pytest.raises(StorageError, match=database.place.split()[0]),
+    ):
+        database.run("DELETE FROM @nothing")
