@@ -50,8 +50,8 @@ SELECT heads.thread_id, heads.head, root.metadata ->> :user_from, root.metadata 
 FROM (SELECT thread_id, max(checkpoint_id) AS head, max(checkpoint_id) FILTER (WHERE checkpoint_ns = '') AS root
       FROM @checkpoints GROUP BY thread_id) AS heads
 LEFT JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
-LEFT JOIN @checkpoints AS root
-  ON root.thread_id = heads.thread_id AND root.checkpoint_ns = '' AND root.checkpoint_id = heads.root
+LEFT JOIN LATERAL (SELECT metadata FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id
+                   AND one.checkpoint_ns = '' AND one.checkpoint_id = heads.root LIMIT 1) AS root ON true
 WHERE known.head IS DISTINCT FROM heads.head
 
 -- name: sizes_of_checkpoints
