@@ -143,7 +143,7 @@ class CheckpointTables:
         with self._database.transaction():
             names = sorted(thread.thread_id for thread in threads.values())
             self._database.lock(names)
-            heads = dict(self._database.all("heads", threads=names))
+            heads: dict[str, str] = dict(self._database.all("heads", threads=names))
             moved = {bin_id: one for bin_id, one in threads.items() if heads.get(one.thread_id) == one.head}
             if moved:
                 binned = [BinnedThread(bin_id, *thread, now) for bin_id, thread in moved.items()]
@@ -167,7 +167,7 @@ class CheckpointTables:
             binned = self.binned(bin_ids)
             names = sorted(thread.thread_id for thread in binned)
             self._database.lock(names)
-            taken = dict(self._database.all("heads", threads=names))
+            taken: dict[str, str] = dict(self._database.all("heads", threads=names))
             back = [thread.bin_id for thread in binned if thread.thread_id not in taken]
             self._database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=back)
             for table in self._database.tables:

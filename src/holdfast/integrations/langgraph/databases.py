@@ -102,7 +102,7 @@ class SqliteDatabase:
     one file open in the same process would end each other's locks.
     """
 
-    tables = ("checkpoints", "writes")
+    tables: tuple[str, ...] = ("checkpoints", "writes")
     version = 0
 
     def __init__(
@@ -193,7 +193,7 @@ class SqliteDatabase:
 class PostgresDatabase:
     """A PostgreSQL database. Tables are named with their schema, whatever the search path."""
 
-    tables = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
+    tables: tuple[str, ...] = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
 
     def __init__(self, connection: Connection[Row], schema: str, place: str) -> None:
         self.place = place
