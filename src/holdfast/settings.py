@@ -22,6 +22,7 @@ from holdfast.core.records import MIB
 from holdfast.core.values import DAY, MAX_CONTENT_BYTES
 
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
+_QUERY_PASSWORD: Final = re.compile(r"(?<=[?&])password=[^&]*&?")
 
 
 Reader = Callable[[str], object]
@@ -204,6 +205,11 @@ def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: s
         except ValueError as problem:
             raise InvalidSettingsError(f"HOLDFAST_{setting.name.upper()} {problem}") from None
     return Settings(**{"url": f"sqlite:///{folder / 'holdfast.db'}", **values, "home": folder})
+
+
+def drop_password(url: str) -> str:
+    """A URL without its password."""
+    return _QUERY_PASSWORD.sub("", _PASSWORD.sub(r"\1@", url)).rstrip("?&")
 
 
 def mask_password(text: str) -> str:

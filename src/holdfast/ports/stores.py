@@ -13,6 +13,7 @@ from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore
+from holdfast.ports.session_parts import PartStore
 from holdfast.ports.subjects import SubjectReader, SubjectStore
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Stores:
     jobs: JobStore
     leases: LeaseStore
     registry: RegistryStore
+    parts: PartStore
     subjects: SubjectStore
     reader: SubjectReader
     keys: KeyStore

@@ -18,7 +18,7 @@ from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlFeed, SqlRecords
-from holdfast.storage.relational.registry import SqlRegistry
+from holdfast.storage.relational.registry import SqlParts, SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
@@ -45,6 +45,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         jobs=SqlJobs(joined),
         leases=SqlLeases(joined),
         registry=SqlRegistry(joined, short_term),
+        parts=SqlParts(joined),
         subjects=SqlSubjects(joined),
         reader=SqlSubjectReader(joined),
         keys=SqlKeys(joined),

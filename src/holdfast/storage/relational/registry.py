@@ -1,4 +1,7 @@
-"""Agents and tools: the ``RegistryStore``, and how an agent's own follows it into the bin and back."""
+"""Agents and tools, and how an agent's own follows it into the bin and back; parts of sessions.
+
+The ``RegistryStore`` and the ``PartStore`` of the relational engines.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from holdfast.core.values import iso, to_json
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import Followed, Outlook, Own, Registered
+from holdfast.ports.session_parts import PartRegistration
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
@@ -55,6 +59,20 @@ class OwnRow(NamedTuple):
     def counts(self) -> dict[str, int]:
         """What is counted of it, first of all the thing itself."""
         return {"sessions": 1, "messages": self.messages} if self.kind is None else {kind_name(self.kind): 1}
+
+
+class SqlParts(SqlStore):
+    """The ``PartStore`` of the relational engines."""
+
+    def add(self, registration: PartRegistration) -> None:
+        tenant, name, kind, url, options, unowned_as = registration
+        self._change("parts.add", tenant, name, kind, url, to_json(options), unowned_as)
+
+    def list(self, tenant: str) -> list[PartRegistration]:
+        return self._database.ask(PartRegistration, "parts.list", (tenant,))
+
+    def remove(self, tenant: str, name: str) -> bool:
+        return self._change("parts.remove", tenant, name) > 0
 
 
 class SqlRegistry(SqlStore):

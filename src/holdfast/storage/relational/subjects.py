@@ -248,6 +248,8 @@ class SqlSubjects(SqlStore):
 
     def forget_name(self, tombstone: ports.Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
+            if tombstone.subject is not None:
+                tx.run("subjects.disown_parts", (tombstone.subject.tenant, tombstone.subject.user_id))
             tx.run("subjects.rename", (tombstone._replace(subject=None).name, tombstone.number))
 
     def objects(self, tombstone: ports.Tombstone) -> list[str]:

@@ -169,7 +169,7 @@ CREATE TABLE sessions (
     moved_at   bigint,
     purge_at   bigint,
     messages   bigint NOT NULL,
-    size       bigint NOT NULL,                      -- bytes of the messages
+    size       bigint NOT NULL,                      -- bytes of the messages, and of what parts hold for it
     summarized bigint NOT NULL DEFAULT 0,            -- the version that the summarizer of the settings was asked about
     aside      bigint NOT NULL DEFAULT 0,            -- its own number, if it is over, held, and another has its name
     id         text   COLLATE "C" NOT NULL,
@@ -179,6 +179,8 @@ CREATE TABLE sessions (
     reason     text   COLLATE "C",
     bundle     text   COLLATE "C",
     summary    text   COLLATE "C" NOT NULL,
+    part_state text   COLLATE "C",                   -- the state that parts have followed it to; NULL: they hold nothing
+    part_size  bigint NOT NULL DEFAULT 0,            -- how much of its size is theirs
     PRIMARY KEY (subject, no)
 ) WITH (fillfactor = 80);
 
@@ -188,6 +190,7 @@ CREATE INDEX sessions_by_agent ON sessions (agent_id, session_id, no);
 CREATE INDEX sessions_due ON sessions (profile, aged_from, no) WHERE state = 'active';
 CREATE INDEX sessions_binned ON sessions (purge_at, no) WHERE state IN ('recycled', 'deleting');
 CREATE INDEX sessions_by_bundle ON sessions (bundle, no) WHERE bundle IS NOT NULL;
+CREATE INDEX sessions_behind ON sessions (no) WHERE part_state <> state;
 
 CREATE TABLE history (
     subject    bigint NOT NULL,
@@ -277,6 +280,17 @@ CREATE TABLE registry (
 );
 
 CREATE INDEX registry_binned ON registry (purge_at) WHERE purge_at IS NOT NULL;
+
+-- What belongs to sessions and lies elsewhere.
+CREATE TABLE parts (
+    tenant     text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    kind       text COLLATE "C" NOT NULL,
+    url        text COLLATE "C" NOT NULL,            -- without a password
+    options    text COLLATE "C" NOT NULL,            -- JSON
+    unowned_as text COLLATE "C",                     -- the user whose is what has no owner
+    PRIMARY KEY (tenant, name)
+);
 
 CREATE TABLE holds (
     id          text   COLLATE "C" PRIMARY KEY,

@@ -38,6 +38,9 @@ SELECT kind, max_memories, max_bytes FROM quotas WHERE tenant = $1 AND user_id =
 -- name: rename
 UPDATE subjects SET subject = $1 WHERE no = $2
 
+-- name: disown_parts
+UPDATE parts SET unowned_as = NULL WHERE tenant = $1 AND unowned_as = $2
+
 -- name: tombstones
 SELECT no, subject FROM subjects WHERE subject >= chr(1) AND subject < chr(2) ORDER BY no
 

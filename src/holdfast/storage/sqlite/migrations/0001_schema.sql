@@ -155,10 +155,12 @@ CREATE TABLE sessions (
     purge_at   INTEGER,
     bundle     TEXT,
     messages   INTEGER NOT NULL,
-    size       INTEGER NOT NULL,                     -- bytes of the messages
+    size       INTEGER NOT NULL,                     -- bytes of the messages, and of what parts hold for it
     summary    TEXT    NOT NULL,
     summarized INTEGER NOT NULL DEFAULT 0,           -- the version that the summarizer of the settings was asked about
-    aside      INTEGER NOT NULL DEFAULT 0            -- its own number, if it is over, held, and another has its name
+    aside      INTEGER NOT NULL DEFAULT 0,           -- its own number, if it is over, held, and another has its name
+    part_state TEXT,                                 -- the state that parts have followed it to; NULL: they hold nothing
+    part_size  INTEGER NOT NULL DEFAULT 0            -- how much of its size is theirs
 ) STRICT;
 
 CREATE UNIQUE INDEX sessions_by_id ON sessions (id, subject);
@@ -168,6 +170,7 @@ CREATE INDEX sessions_due ON sessions (profile, aged_from) WHERE state = 'active
 CREATE INDEX sessions_binned ON sessions (purge_at) WHERE state IN ('recycled', 'deleting');
 CREATE INDEX sessions_by_bundle ON sessions (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX sessions_of_subject ON sessions (subject);
+CREATE INDEX sessions_behind ON sessions (no) WHERE part_state <> state;
 
 CREATE TABLE history (
     key        INTEGER PRIMARY KEY,              -- session number and count
@@ -246,6 +249,17 @@ CREATE TABLE registry (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX registry_binned ON registry (purge_at) WHERE purge_at IS NOT NULL;
+
+-- What belongs to sessions and lies elsewhere.
+CREATE TABLE parts (
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    url        TEXT NOT NULL,                        -- without a password
+    options    TEXT NOT NULL,                        -- JSON
+    unowned_as TEXT,                                 -- the user whose is what has no owner
+    PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE holds (
     id          TEXT    PRIMARY KEY,
