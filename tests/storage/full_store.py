@@ -7,6 +7,7 @@ from typing import Any
 from clocks import FakeClock
 from holdfast import EpisodicRetentionPolicy, Holdfast, MemoryType
 from holdfast.core.records import DURABLE
+from holdfast.ports.session_parts import PartRegistration
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 USERS = ("ann", "bob", "zoë")
@@ -42,6 +43,7 @@ def _rule(holdfast: Holdfast) -> None:
     holdfast.quotas.set("persona", max_bytes=10**6)
     holdfast.schedule.set("daily", cron="5 3 * * *")
     holdfast.access.create("phone", rights=["read"], tenant="default", users=["ann", "zoë"], expires_at="2040-01-01")
+    holdfast.services.parts.add(PartRegistration("other", "rows", "rows", "sqlite:///rows.db", {"a": 1}, "zoë"))
     holdfast.access.revoke(holdfast.access.create("old", rights=["admin"], tenant="*")[0].id)
 
 
