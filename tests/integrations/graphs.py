@@ -21,6 +21,9 @@ from langgraph.types import Send, interrupt
 from psycopg.rows import dict_row
 
 from databases import postgres_server
+from holdfast.integrations.langgraph.checkpoints import Thread
+from holdfast.integrations.langgraph.parts import ThreadPart, open_part
+from holdfast.ports.session_parts import PartMove, PartRegistration
 
 _schemas = count()
 
@@ -64,6 +67,19 @@ def _database() -> str:
     if not _databases:
         _databases.append(postgres_server().new_database())
     return _databases[0]
+
+
+def open_threads(place: Place, **options: Any) -> ThreadPart:
+    """The threads of a place, as what belongs to sessions."""
+    unowned_as = options.pop("unowned_as", None)
+    options["schema"] = place.schema
+    return open_part(PartRegistration("default", "threads", "langgraph", place.url, options, unowned_as), place.url)
+
+
+def recycle(threads: ThreadPart, bin_id: str, thread: Thread, *, now: int = 7) -> dict[str, int]:
+    """Send a thread to the bin, unless it was active since; when it was, then."""
+    assert thread.session is not None
+    return threads.recycle([PartMove(bin_id, thread.session, thread.active_at)], now=now)
 
 
 PLACES = {"sqlite": sqlite_place, "postgres": postgres_place}
@@ -140,3 +156,23 @@ def look(graph: Any, config: RunnableConfig) -> tuple[Any, ...]:
     stops = [(task.name, [stop.value for stop in task.interrupts]) for task in now.tasks]
     past = [(state.values, state.next, state.metadata["step"]) for state in graph.get_state_history(config)]
     return now.values, now.next, below, stops, past
+
+
+def stored_bytes(place: Place, folder: Path) -> bytes:
+    """All bytes of a database: its files, or every row of every table."""
+    if place.url.startswith("sqlite"):
+        return b"".join(file.read_bytes() for file in folder.glob("threads-*.db*"))
+    found = b""
+    with psycopg.connect(place.url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.schema,)).fetchall()
+        for (table,) in tables:
+            with connection.cursor().copy(f'COPY "{place.schema}"."{table}" TO STDOUT'.encode()) as copy:
+                text = b"".join(copy)
+            found += text + b"".join(bytes.fromhex(part) for part in _hex_of(text))
+    return found
+
+
+def _hex_of(text: bytes) -> list[str]:
+    return [
+        field[3:].decode() for line in text.splitlines() for field in line.split(b"\t") if field.startswith(b"\\\\x")
+    ]

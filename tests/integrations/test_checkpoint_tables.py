@@ -24,7 +24,8 @@ from holdfast.core.errors import (
 )
 from holdfast.integrations.langgraph.checkpoints import CheckpointTables, Thread, read_time
 from holdfast.integrations.langgraph.databases import open_database
-from integrations.graphs import PLACES, Place, config_of, look, say, talk
+from holdfast.integrations.langgraph.parts import ThreadPart
+from integrations.graphs import PLACES, Place, config_of, look, open_threads, recycle, say, stored_bytes, talk
 
 
 @pytest.fixture(params=sorted(PLACES))
@@ -34,22 +35,24 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def tables(place: Place) -> Iterator[CheckpointTables]:
+def tables(place: Place) -> Iterator[ThreadPart]:
     yield from _open(place)
 
 
-def _open(place: Place) -> Iterator[CheckpointTables]:
-    with closing(open_database(place.url, place.schema)) as database:
-        tables = CheckpointTables(database)
-        tables.prepare()
+def _open(place: Place) -> Iterator[ThreadPart]:
+    with closing(open_threads(place)) as tables:
         yield tables
 
 
 def survey(tables: CheckpointTables) -> dict[str, Thread]:
-    return {thread.thread_id: thread for thread in tables.survey()}
+    return {thread.thread_id: thread for thread in tables.note_changes()}
 
 
-def test_a_survey_knows_whose_a_thread_is_and_when_it_was_active(place: Place, tables: CheckpointTables) -> None:
+def shown(tables: ThreadPart, **which: Any) -> list[str]:
+    return [session.session_id for page in tables.sessions(**which) for session in page]
+
+
+def test_a_survey_knows_whose_a_thread_is_and_when_it_was_active(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     say(graph, config_of("first"), "hello")
     say(graph, config_of("second", user_id=None), "hello")
@@ -61,10 +64,10 @@ def test_a_survey_knows_whose_a_thread_is_and_when_it_was_active(place: Place, t
 
     assert found["first"] == Thread("first", made["first"], "ann", "helper", read_time(made["first"]))
     assert found["second"].user_id is None
-    assert tables.survey() == []
+    assert tables.note_changes() == []
 
 
-def test_a_later_survey_finds_what_changed_and_forgets_what_went(place: Place, tables: CheckpointTables) -> None:
+def test_a_later_survey_finds_what_changed_and_forgets_what_went(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     for name in ("first", "second", "third"):
         say(graph, config_of(name), "hello")
@@ -73,81 +76,84 @@ def test_a_later_survey_finds_what_changed_and_forgets_what_went(place: Place, t
     place.saver.delete_thread("third")
 
     assert list(survey(tables)) == ["second"]
-    assert sorted(thread.thread_id for page in tables.idle(10**18, page=1) for thread in page) == ["first", "second"]
+    assert shown(tables) == ["first", "second"]
 
 
-def test_only_threads_that_were_idle_at_a_moment_are_idle(place: Place, tables: CheckpointTables) -> None:
+def test_only_threads_that_were_idle_at_a_moment_are_idle(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     say(graph, config_of("first"), "hello")
     say(graph, config_of("second"), "hello")
     found = survey(tables)
     first = found["first"].active_at
     assert first is not None
-    assert [thread.thread_id for page in tables.idle(first) for thread in page] == ["first"]
+    assert shown(tables, idle_since=first) == ["first"]
+    assert shown(tables, idle_since=first - 1) == []
+    assert shown(tables, user_id="ann", agent_id="helper", session_id="second") == ["second"]
+    assert shown(tables, user_id="bob") == shown(tables, agent_id="another") == shown(tables, session_id="third") == []
 
 
-def test_a_thread_comes_back_from_the_bin_as_it_was_and_resumes(place: Place, tables: CheckpointTables) -> None:
+def test_a_thread_comes_back_from_the_bin_as_it_was_and_resumes(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver, ask=True, fan_out=2)
     for name in ("moved", "untouched"):
         say(graph, config_of(name), "hello")
     before = look(graph, config_of("moved"))
 
-    assert tables.recycle({"bin": survey(tables)["moved"]}, now=7) == {"bin"}
+    assert recycle(tables, "bin", survey(tables)["moved"]) == {}
     assert graph.get_state(config_of("moved")).values == {}
-    assert [one.recycled_at for one in tables.binned(["bin"])] == [7]
-    assert tables.restore(["bin"]) == {"bin"}
+    assert (tables.binned(7), tables.binned(8)) == ([], ["bin"])
+    assert tables.restore(["bin"]) == set()
 
     assert look(graph, config_of("moved")) == before
     for name in ("moved", "untouched"):
         graph.invoke(Command(resume="yes"), config_of(name))
     assert look(graph, config_of("moved")) == look(graph, config_of("untouched"))
-    assert tables.binned(["bin"]) == []
+    assert tables.binned(8) == []
 
 
-def test_a_thread_that_was_active_after_it_was_planned_stays(place: Place, tables: CheckpointTables) -> None:
+def test_a_thread_that_was_active_after_it_was_planned_stays(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     say(graph, config_of("busy"), "hello")
     planned = survey(tables)["busy"]
     say(graph, config_of("busy"), "again")
     before = look(graph, config_of("busy"))
 
-    assert tables.recycle({"bin": planned}, now=7) == set()
+    assert recycle(tables, "bin", planned) == {"bin": survey(tables)["busy"].active_at}
     assert look(graph, config_of("busy")) == before
 
 
 def test_a_thread_that_was_begun_anew_stays_as_it_is_and_so_does_the_one_in_the_bin(
-    place: Place, tables: CheckpointTables
+    place: Place, tables: ThreadPart
 ) -> None:
     graph = talk(place.saver)
     say(graph, config_of("again"), "hello")
     old = look(graph, config_of("again"))
-    tables.recycle({"bin": survey(tables)["again"]}, now=7)
+    recycle(tables, "bin", survey(tables)["again"])
     say(graph, config_of("again"), "anew")
     new = look(graph, config_of("again"))
 
-    assert tables.restore(["bin"]) == set()
+    assert tables.restore(["bin"]) == tables.taken(["bin"]) == {"bin"}
     assert look(graph, config_of("again")) == new
     place.saver.delete_thread("again")
-    assert tables.restore(["bin"]) == {"bin"}
+    assert tables.restore(["bin", "another"]) == set()
     assert look(graph, config_of("again")) == old
 
 
-def test_a_thread_can_be_in_the_bin_twice(place: Place, tables: CheckpointTables) -> None:
+def test_a_thread_can_be_in_the_bin_twice(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     seen = []
     for bin_id in ("one", "two"):
         say(graph, config_of("thread"), bin_id)
         seen.append(look(graph, config_of("thread")))
-        tables.recycle({bin_id: survey(tables)["thread"]}, now=7)
+        recycle(tables, bin_id, survey(tables)["thread"])
 
-    assert tables.restore(["one"]) == {"one"}
+    assert tables.restore(["one", "two"]) == {"two"}
     assert look(graph, config_of("thread")) == seen[0]
     assert tables.purge(["two"]) > 0
-    assert tables.binned(["one", "two"]) == []
+    assert tables.binned(8) == []
 
 
 def test_a_run_whose_thread_is_recycled_at_any_moment_fails_and_leaves_no_half_of_a_thread(
-    place: Place, tables: CheckpointTables
+    place: Place, tables: ThreadPart
 ) -> None:
     graph = talk(place.saver, fan_out=2)
     failed = 0
@@ -156,11 +162,11 @@ def test_a_run_whose_thread_is_recycled_at_any_moment_fails_and_leaves_no_half_o
         say(graph, config, "hello")
         before = look(graph, config)[4]
 
-        def recycle(name: str = f"thread {moment}") -> None:
-            while not tables.recycle({name: _thread(tables, name)}, now=7):
+        def recycle_it(name: str = f"thread {moment}") -> None:
+            while recycle(tables, name, _thread(tables, name)):
                 pass  # what runs beside this made another checkpoint meanwhile
 
-        with _before_call(place.saver, moment, recycle) as calls:
+        with _before_call(place.saver, moment, recycle_it) as calls:
             try:
                 say(graph, config, "late")
             except (sqlite3.Error, psycopg.Error) as problem:
@@ -169,7 +175,7 @@ def test_a_run_whose_thread_is_recycled_at_any_moment_fails_and_leaves_no_half_o
             break
         _end_transaction(place)
         assert graph.get_state(config).values == {}
-        assert tables.restore([f"thread {moment}"]) == {f"thread {moment}"}
+        assert tables.restore([f"thread {moment}"]) == set()
         assert look(graph, config)[4][-len(before) :] == before
         assert say(graph, config, "again")["said"][-2] == "again"
     assert failed >= 3
@@ -201,17 +207,18 @@ def _end_transaction(place: Place) -> None:
         connection.rollback()
 
 
-def test_a_thinned_thread_resumes_and_its_last_states_are_as_they_were(place: Place, tables: CheckpointTables) -> None:
+def test_a_thinned_thread_resumes_and_its_last_states_are_as_they_were(place: Place, tables: ThreadPart) -> None:
     graph = talk(place.saver)
     for number in range(9):
         for name in ("thinned", "untouched"):
             say(graph, config_of(name), f"hello {number}")
-    rows = tables.sizes(["thinned"])["thinned"][0]
+    rows, size = tables.count("ann"), tables.sizes(["thinned"])["thinned"]
 
-    removed = tables.thin(survey(tables)["thinned"], keep_last=2)
+    removed = tables.thin("thinned", keep_last=2)
 
-    assert removed > rows / 2
-    assert tables.sizes(["thinned"])["thinned"][0] == rows - removed
+    assert removed > rows / 4
+    assert tables.count("ann") == rows - removed
+    assert tables.sizes(["thinned"])["thinned"] < size / 2
     kept, whole = look(graph, config_of("thinned")), look(graph, config_of("untouched"))
     assert kept[:4] == whole[:4]
     assert 2 <= len(kept[4]) < 10
@@ -219,41 +226,21 @@ def test_a_thinned_thread_resumes_and_its_last_states_are_as_they_were(place: Pl
     for name in ("thinned", "untouched"):
         say(graph, config_of(name), "more")
     assert look(graph, config_of("thinned"))[:4] == look(graph, config_of("untouched"))[:4]
-    assert tables.thin(survey(tables)["untouched"]._replace(head="another"), keep_last=1) == 0
 
 
-def test_erasing_a_user_leaves_no_byte_of_them(place: Place, tables: CheckpointTables, tmp_path: Path) -> None:
+def test_erasing_a_user_leaves_no_byte_of_them(place: Place, tables: ThreadPart, tmp_path: Path) -> None:
     graph = talk(place.saver)
     for name, user in (("live", "ann"), ("binned", "ann"), ("bobs", "bob")):
         say(graph, config_of(name, user), f"a secret of {user}")
     bobs = look(graph, config_of("bobs", "bob"))
-    tables.recycle({"bin": survey(tables)["binned"]}, now=7)
+    recycle(tables, "bin", survey(tables)["binned"])
 
     assert tables.erase("ann") > 0
 
-    assert tables.named("ann") == ([], [])
+    assert tables.count("ann") == 0
     assert look(graph, config_of("bobs", "bob")) == bobs
-    assert b"secret of bob" in _bytes(place, tmp_path)
-    assert b"secret of ann" not in _bytes(place, tmp_path)
-
-
-def _bytes(place: Place, folder: Path) -> bytes:
-    if place.url.startswith("sqlite"):
-        return b"".join(file.read_bytes() for file in folder.glob("threads-*.db*"))
-    found = b""
-    with psycopg.connect(place.url) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.schema,)).fetchall()
-        for (table,) in tables:
-            with connection.cursor().copy(f'COPY "{place.schema}"."{table}" TO STDOUT'.encode()) as copy:
-                text = b"".join(copy)
-            found += text + b"".join(bytes.fromhex(part) for part in _hex_of(text))
-    return found
-
-
-def _hex_of(text: bytes) -> list[str]:
-    return [
-        field[3:].decode() for line in text.splitlines() for field in line.split(b"\t") if field.startswith(b"\\\\x")
-    ]
+    assert b"secret of bob" in stored_bytes(place, tmp_path)
+    assert b"secret of ann" not in stored_bytes(place, tmp_path)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -265,7 +252,7 @@ def _hex_of(text: bytes) -> list[str]:
     fan_out=st.integers(0, 3),
 )
 def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
-    place: Place, tables: CheckpointTables, steps: list[tuple[str, int]], ask: bool, fan_out: int
+    place: Place, tables: ThreadPart, steps: list[tuple[str, int]], ask: bool, fan_out: int
 ) -> None:
     graph = talk(place.saver, ask=ask, fan_out=fan_out)
     moved, twin = f"moved {id(steps)}", f"twin {id(steps)}"
@@ -273,10 +260,10 @@ def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
     for number, (step, amount) in enumerate([("say", 1), *steps]):
         if step == "recycle":
             found = _thread(tables, moved)
-            tables.recycle({"bin": found}, now=7)
-            assert tables.restore(["bin"]) == {"bin"}
+            recycle(tables, "bin", found)
+            assert tables.restore(["bin"]) == set()
         elif step == "thin":
-            tables.thin(_thread(tables, moved), keep_last=amount)
+            tables.thin(moved, keep_last=amount)
             thinned = True
         else:
             for name in (moved, twin):
@@ -292,8 +279,7 @@ def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
 
 
 def _thread(tables: CheckpointTables, name: str) -> Thread:
-    tables.survey()
-    return next(thread for page in tables.idle(10**18) for thread in page if thread.thread_id == name)
+    return tables.find([name])[name]
 
 
 def test_a_database_without_the_tables_is_refused_by_what_is_missing(tmp_path: Path) -> None:
@@ -351,7 +337,7 @@ def test_a_column_that_langgraph_adds_later_is_moved_too(tmp_path: Path) -> None
             connection.execute("UPDATE checkpoints SET colour = 'blue'")
             connection.commit()
             for tables in _open(place):
-                tables.recycle({"bin": _thread(tables, "thread")}, now=7)
+                recycle(tables, "bin", _thread(tables, "thread"))
                 assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
                 tables.restore(["bin"])
             assert connection.execute("SELECT DISTINCT colour FROM checkpoints").fetchall() == [("blue",)]

@@ -7,14 +7,17 @@ fails, and no half of a thread comes to be.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from holdfast.core.errors import NotAStoreError, StoreTooNewError
+from holdfast.core.errors import InvalidScopeError, NotAStoreError, StoreTooNewError
+from holdfast.core.values import DAY, check_id
 from holdfast.installation import upgrade_command
 from holdfast.integrations.langgraph.databases import Database
 from holdfast.integrations.langgraph.kept_checkpoints import Checkpoint, choose_kept
+from holdfast.ports.session_parts import PartMove, PartSession
 
 #: The newest version of LangGraph's tables in PostgreSQL that this was tried with.
 _NEWEST: Final = 9
@@ -25,9 +28,13 @@ _NEEDED: Final = {
     "checkpoint_blobs": {"thread_id", "checkpoint_ns", "channel", "version", "type", "blob"},
     "writes": {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "value"},
 }
-_BIN: Final = "holdfast_bin_"
-#: So many threads are erased in one transaction.
-_TOGETHER: Final = 100
+BIN: Final = "holdfast_bin_"
+#: A transaction is to take about this long, whatever the machine; so many threads are moved in the first one.
+_GOAL_SECONDS: Final = 0.08
+_TOGETHER: Final = 25
+_MOST_TOGETHER: Final = 400
+#: Whose agent a thread is that names none.
+AGENT: Final = "langgraph"
 #: The time of a UUID of version 6 counts in tenths of microseconds from 1582-10-15.
 _EPOCH: Final = 0x01B21DD213814000
 
@@ -42,6 +49,27 @@ class Thread(NamedTuple):
     agent_id: str | None
     active_at: int | None
     """When that was made, in microseconds; ``None`` if its id does not tell."""
+
+    @property
+    def session(self) -> PartSession | None:
+        """The session that it belongs to, if it has an owner, and an id that a session can have."""
+        if self.user_id is None or _read_name(self.thread_id) is None:
+            return None
+        return PartSession(self.thread_id, self.user_id, self.agent_id or AGENT, self.active_at)
+
+
+class ThreadCounts(NamedTuple):
+    """What a database holds, as the last survey found it."""
+
+    threads: int
+    users: int
+    unowned: int
+    """Threads whose owner cannot be read."""
+    undated: int
+    """Threads that do not tell when they were active."""
+    oldest: int | None
+    """When the thread was active that was idle for longest."""
+    in_bin: int
 
 
 class BinnedThread(NamedTuple):
@@ -59,162 +87,223 @@ class BinnedThread(NamedTuple):
 class CheckpointTables:
     """The threads of one database."""
 
-    def __init__(self, database: Database, *, user_from: str = "user_id", agent_from: str = "assistant_id") -> None:
-        self._database = database
-        self._fields = {"user_from": database.field(user_from), "agent_from": database.field(agent_from)}
-        self._columns: dict[str, list[str]] = {}
+    def __init__(
+        self,
+        database: Database,
+        *,
+        user_from: str = "user_id",
+        agent_from: str = "assistant_id",
+        unowned_as: str | None = None,
+    ) -> None:
+        """``user_from`` and ``agent_from`` name the fields of a checkpoint's metadata that say whose it is. A thread
+        whose owner cannot be read belongs to ``unowned_as``; without that, to nobody.
+        """
+        self.database = database
+        self.unowned_as = None if unowned_as is None else check_id(unowned_as, "unowned_as")
+        self.fields = {"user_from": database.field(user_from), "agent_from": database.field(agent_from)}
+        self.columns: dict[str, list[str]] = {}
 
     def prepare(self) -> None:
         """Check that LangGraph's tables are there, and make ours beside them."""
-        found = self._database.columns(self._database.tables)
-        for table in self._database.tables:
+        found = self.database.columns(self.database.tables)
+        for table in self.database.tables:
             missing = sorted(_NEEDED[table] - set(found.get(table, ())))
             if missing:
                 what = f"column {missing[0]!r} in table {table!r}" if table in found else f"table {table!r}"
                 raise NotAStoreError(
-                    f"{self._database.place} has no {what}; name the database that LangGraph's saver writes, "
+                    f"{self.database.place} has no {what}; name the database that LangGraph's saver writes, "
                     "and call the saver's setup() first"
                 )
-        if self._database.version > _NEWEST:
+        if self.database.version > _NEWEST:
             raise StoreTooNewError(
-                f"{self._database.place} has version {self._database.version} of LangGraph's tables, Holdfast knows up "
+                f"{self.database.place} has version {self.database.version} of LangGraph's tables, Holdfast knows up "
                 f"to {_NEWEST}; nothing was changed: {upgrade_command()}"
             )
-        with self._database.transaction():
+        with self.database.transaction():
             self._make_bin(found)
-            for statement in self._database.setup:
-                self._database.run(statement)
-        self._columns = {table: list(found[table]) for table in self._database.tables}
+            for statement in self.database.setup:
+                self.database.run(statement)
+        self.columns = {table: list(found[table]) for table in self.database.tables}
 
     def _make_bin(self, found: Mapping[str, Mapping[str, str]]) -> None:
         """Make a table for each of LangGraph's, with its columns; those that it got since are added."""
-        binned = self._database.columns([_BIN + table for table in self._database.tables])
-        for table in self._database.tables:
-            there = binned.get(_BIN + table, {})
+        binned = self.database.columns([BIN + table for table in self.database.tables])
+        for table in self.database.tables:
+            there = binned.get(BIN + table, {})
             columns = [f'"{name}" {kind}' for name, kind in found[table].items() if name not in there]
             if not there:
-                self._database.run(f"CREATE TABLE @{_BIN}{table} (bin_id text NOT NULL, {', '.join(columns)})")
+                self.database.run(f"CREATE TABLE @{BIN}{table} (bin_id text NOT NULL, {', '.join(columns)})")
             for column in columns if there else ():
-                self._database.run(f"ALTER TABLE @{_BIN}{table} ADD COLUMN {column}")
+                self.database.run(f"ALTER TABLE @{BIN}{table} ADD COLUMN {column}")
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def survey(self) -> list[Thread]:
-        """Note what has changed since the last survey; the threads that have."""
-        with self._database.transaction():
-            changed = [
-                Thread(thread_id, head, user_id, agent_id, read_time(head))
-                for thread_id, head, user_id, agent_id in self._database.all("changed", **self._fields)
-            ]
+    def note_changes(self) -> list[Thread]:
+        """Note what has changed since it was last noted; the threads that have, whoever's they are."""
+        with self.database.transaction():
+            changed = [_read_thread(*row) for row in self.database.all("changed", **self.fields)]
             if changed:
-                self._database.insert("holdfast_threads", Thread._fields, changed)
-            gone = [thread_id for (thread_id,) in self._database.all("gone")]
+                self.database.insert("holdfast_threads", Thread._fields, changed)
+            gone = [thread_id for (thread_id,) in self.database.all("gone")]
             if gone:
-                self._database.run("forget", threads=gone)
-        return changed
+                self.database.run("forget", threads=gone)
+        return [self.with_owner(thread) for thread in changed]
 
-    def idle(self, before: int, *, page: int = 1_000) -> Iterator[list[Thread]]:
-        """The threads that were not active after a moment, as the last survey found them, some at a time."""
-        after = ""
-        while found := [Thread(*row) for row in self._database.all("idle", before=before, after=after, limit=page)]:
-            yield found
-            after = found[-1].thread_id
+    def with_owner(self, thread: Thread) -> Thread:
+        """A thread with the owner that it is given where it names none."""
+        return thread._replace(user_id=thread.user_id or self.unowned_as, agent_id=thread.agent_id or AGENT)
 
-    def sizes(self, thread_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """How many rows threads have, and how many bytes."""
-        sizes: dict[str, tuple[int, int]] = dict.fromkeys(thread_ids, (0, 0))
-        for table in self._database.tables:
-            for thread_id, rows, size in self._database.all(f"sizes_of_{table}", threads=list(thread_ids)):
-                before = sizes[thread_id]
-                sizes[thread_id] = (before[0] + int(rows), before[1] + int(size or 0))
+    def find(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
+        """Threads as they are now, by their ids."""
+        found = (_read_thread(*row) for row in self.database.all("found", threads=list(thread_ids), **self.fields))
+        return {thread.thread_id: self.with_owner(thread) for thread in found}
+
+    def sizes(self, session_ids: Sequence[str]) -> dict[str, int]:
+        """How many bytes threads take."""
+        sizes: dict[str, int] = dict.fromkeys(session_ids, 0)
+        for table in self.database.tables:
+            for thread_id, size in self.database.all(f"sizes_of_{table}", threads=list(session_ids)):
+                sizes[thread_id] += int(size or 0)
         return sizes
 
-    def binned(self, bin_ids: Sequence[str]) -> list[BinnedThread]:
-        """What is in the bin under these ids."""
-        return [BinnedThread(*row) for row in self._database.all("binned", bins=list(bin_ids))]
+    def counts(self) -> ThreadCounts:
+        """What there is, as the last survey found it."""
+        return ThreadCounts(*self.database.all("counts")[0])
+
+    def ungoverned(self, *, limit: int) -> list[Thread]:
+        """Some of the threads whose owner cannot be read, or that do not tell when they were active."""
+        return [Thread(*row) for row in self.database.all("ungoverned", limit=limit)]
 
     # --- moving -------------------------------------------------------------------------------------------------------
 
-    def recycle(self, threads: Mapping[str, Thread], *, now: int) -> set[str]:
-        """Move threads to the bin, all in one transaction, each under the id it has there; the ids of those that went.
+    def recycle(self, moves: Sequence[PartMove], *, now: int) -> dict[str, int]:
+        """Move threads to the bin, each under the id it has there; when those were active that stay because of it."""
+        stayed: dict[str, int] = {}
+        for some in batches(list(moves)):
+            with self.database.transaction():
+                names = sorted({move.session.session_id for move in some})
+                self.database.lock(names)
+                found = self.find(names)
+                there = {binned.bin_id for binned in self.find_binned([move.item_id for move in some])}
+                moved: dict[str, Thread] = {}
+                for move in some:
+                    thread = found.get(move.session.session_id)
+                    if thread is None or move.item_id in there or not _is_owner(thread, move.session):
+                        continue
+                    if move.upto is None or (thread.active_at is not None and thread.active_at <= move.upto):
+                        moved[move.item_id] = found.pop(thread.thread_id)
+                    else:
+                        stayed[move.item_id] = thread.active_at or now
+                self._move(moved, now)
+        return stayed
 
-        A thread stays if its newest checkpoint is not the one that is given: it was active meanwhile.
-        """
-        with self._database.transaction():
-            names = sorted(thread.thread_id for thread in threads.values())
-            self._database.lock(names)
-            heads: dict[str, str] = dict(self._database.all("heads", threads=names))
-            moved = {bin_id: one for bin_id, one in threads.items() if heads.get(one.thread_id) == one.head}
-            if moved:
-                binned = [BinnedThread(bin_id, *thread, now) for bin_id, thread in moved.items()]
-                self._database.insert("holdfast_bin", BinnedThread._fields, binned)
-                for table in self._database.tables:
-                    self._database.run(
-                        f"INSERT INTO @{_BIN}{table} (bin_id, {self._names(table)}) "  # noqa: S608 - names of columns
-                        f"SELECT bin_id, {self._names(table, 'moved.')} FROM @holdfast_bin AS bin "
-                        f"JOIN @{table} AS moved ON moved.thread_id = bin.thread_id WHERE bin_id IN LIST(:bins)",
-                        bins=list(moved),
+    def _move(self, threads: Mapping[str, Thread], now: int) -> None:
+        if not threads:
+            return
+        binned = [BinnedThread(bin_id, *thread, now) for bin_id, thread in threads.items()]
+        self.database.insert("holdfast_bin", BinnedThread._fields, binned)
+        for table in self.database.tables:
+            self.database.run(
+                f"INSERT INTO @{BIN}{table} (bin_id, {self.names(table)}) "  # noqa: S608 - names of columns
+                f"SELECT bin_id, {self.names(table, 'moved.')} FROM @holdfast_bin AS bin "
+                f"JOIN @{table} AS moved ON moved.thread_id = bin.thread_id WHERE bin_id IN LIST(:bins)",
+                bins=list(threads),
+            )
+        self.remove([thread.thread_id for thread in threads.values()])
+
+    def restore(self, item_ids: Sequence[str]) -> set[str]:
+        """Bring threads back from the bin; the ids of those that stay, because another of the name was begun since."""
+        stayed: set[str] = set()
+        for some in batches(list(item_ids)):
+            with self.database.transaction():
+                binned = self.find_binned(some)
+                self.database.lock(sorted({thread.thread_id for thread in binned}))
+                taken = self._taken(binned)
+                back = [thread.bin_id for thread in binned if thread.bin_id not in taken]
+                self.database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=back)
+                for table in self.database.tables:
+                    self.database.run(
+                        f"INSERT INTO @{table} ({self.names(table)}) SELECT {self.names(table)} "  # noqa: S608
+                        f"FROM @{BIN}{table} WHERE bin_id IN LIST(:bins)",
+                        bins=back,
                     )
-                self._remove([thread.thread_id for thread in moved.values()])
-        return set(moved)
+                self._purge(back)
+                stayed |= taken
+        return stayed
 
-    def restore(self, bin_ids: Sequence[str]) -> set[str]:
-        """Bring threads back from the bin, all in one transaction; the ids of those that came.
+    def taken(self, item_ids: Sequence[str]) -> set[str]:
+        """Those of these ids in the bin whose thread was begun anew."""
+        return self._taken(self.find_binned(item_ids))
 
-        A thread stays in the bin if another one of its name was begun since.
-        """
-        with self._database.transaction():
-            binned = self.binned(bin_ids)
-            names = sorted(thread.thread_id for thread in binned)
-            self._database.lock(names)
-            taken: dict[str, str] = dict(self._database.all("heads", threads=names))
-            back = [thread.bin_id for thread in binned if thread.thread_id not in taken]
-            self._database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=back)
-            for table in self._database.tables:
-                self._database.run(
-                    f"INSERT INTO @{table} ({self._names(table)}) SELECT {self._names(table)} "  # noqa: S608
-                    f"FROM @{_BIN}{table} WHERE bin_id IN LIST(:bins)",
-                    bins=back,
-                )
-            self._purge(back)
-        return set(back)
+    def _taken(self, binned: Sequence[BinnedThread]) -> set[str]:
+        """A name can be had once: by a thread that is there, or by the first of those that want it back."""
+        names = {thread.thread_id for thread in binned}
+        free = names - {thread_id for thread_id, _ in self.database.all("heads", threads=sorted(names))}
+        taken = set()
+        for thread in binned:
+            if thread.thread_id not in free:
+                taken.add(thread.bin_id)
+            free.discard(thread.thread_id)
+        return taken
 
-    def purge(self, bin_ids: Sequence[str]) -> int:
-        """Delete threads from the bin for good; how many rows they had."""
-        with self._database.transaction():
-            return self._purge(bin_ids)
+    def purge(self, item_ids: Sequence[str]) -> int:
+        """Delete threads from the bin for good, and what a run wrote too late onto them; how many rows they had."""
+        removed = 0
+        for some in batches(list(item_ids)):
+            with self.database.transaction():
+                binned = self.find_binned(some)
+                removed += self._purge(some)
+                until = max((thread.recycled_at for thread in binned), default=0) + DAY
+                removed += self.remove_late([thread.thread_id for thread in binned], make_id(until))
+        return removed
+
+    def binned(self, before: int) -> list[str]:
+        """The ids under which a thread has been in the bin since before a moment."""
+        return [bin_id for (bin_id,) in self.database.all("binned_before", before=before)]
+
+    def find_binned(self, bin_ids: Sequence[str]) -> list[BinnedThread]:
+        """What is in the bin under these ids."""
+        return [BinnedThread(*row) for row in self.database.all("binned", bins=list(bin_ids))]
+
+    def remove_late(self, thread_ids: Sequence[str], before: str) -> int:
+        """Delete the writes of checkpoints that the bin's guard refused; they are made just before a refused one."""
+        return self.database.run(
+            f"DELETE FROM @{self.database.tables[1]} AS late WHERE thread_id IN LIST(:threads) "  # noqa: S608
+            "AND checkpoint_id < :before AND NOT EXISTS (SELECT 1 FROM @checkpoints AS live WHERE "
+            "live.thread_id = late.thread_id AND live.checkpoint_ns = late.checkpoint_ns "
+            "AND live.checkpoint_id = late.checkpoint_id)",
+            threads=list(thread_ids),
+            before=before,
+        )
 
     def _purge(self, bin_ids: Sequence[str]) -> int:
-        self._database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=list(bin_ids))
-        deletes = (f"DELETE FROM @{_BIN}{table} WHERE bin_id IN LIST(:bins)" for table in self._database.tables)  # noqa: S608
-        return sum(self._database.run(delete, bins=list(bin_ids)) for delete in deletes)
+        self.database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=list(bin_ids))
+        deletes = (f"DELETE FROM @{BIN}{table} WHERE bin_id IN LIST(:bins)" for table in self.database.tables)  # noqa: S608
+        return sum(self.database.run(delete, bins=list(bin_ids)) for delete in deletes)
 
-    def _remove(self, thread_ids: Sequence[str]) -> int:
-        self._database.run("forget", threads=list(thread_ids))
-        deletes = (f"DELETE FROM @{table} WHERE thread_id IN LIST(:threads)" for table in self._database.tables)  # noqa: S608
-        return sum(self._database.run(delete, threads=list(thread_ids)) for delete in deletes)
+    def remove(self, thread_ids: Sequence[str]) -> int:
+        """Delete threads for good, within a transaction; how many rows they had."""
+        self.database.run("forget", threads=list(thread_ids))
+        deletes = (f"DELETE FROM @{table} WHERE thread_id IN LIST(:threads)" for table in self.database.tables)  # noqa: S608
+        return sum(self.database.run(delete, threads=list(thread_ids)) for delete in deletes)
 
-    def _names(self, table: str, of: str = "") -> str:
-        return ", ".join(f'{of}"{column}"' for column in self._columns[table])
+    def names(self, table: str, of: str = "") -> str:
+        """The columns of a table, for a statement."""
+        return ", ".join(f'{of}"{column}"' for column in self.columns[table])
 
     # --- thinning -----------------------------------------------------------------------------------------------------
 
-    def thin(self, thread: Thread, *, keep_last: int) -> int:
+    def thin(self, thread_id: str, *, keep_last: int) -> int:
         """Delete the checkpoints of a thread that are not needed beside its last ones, for good; how many rows went.
 
-        The thread resumes as before, and its history is as long as what was kept. One that was active meanwhile is left
-        as it is.
+        The thread resumes as before, and its history is as long as what was kept.
         """
-        with self._database.transaction():
-            self._database.lock([thread.thread_id])
-            checkpoints = self._database.checkpoints(thread.thread_id)
-            if max((one.id for one in checkpoints), default=None) != thread.head:
-                return 0
+        with self.database.transaction():
+            self.database.lock([thread_id])
+            checkpoints = self.database.checkpoints(thread_id)
             kept = choose_kept(checkpoints, keep_last)
             return sum(
-                self._keep(
-                    thread.thread_id, namespace, [one for one in kept if one.namespace == namespace], checkpoints
-                )
+                self._keep(thread_id, namespace, [one for one in kept if one.namespace == namespace], checkpoints)
                 for namespace in {one.namespace for one in checkpoints}
             )
 
@@ -225,40 +314,49 @@ class CheckpointTables:
         if not others:
             return 0
         where = {"thread": thread_id, "namespace": namespace, "ids": [one.id for one in others]}
-        removed = sum(self._database.run(f"thin_{table}", **where) for table in self._database.tables[:2])
+        removed = sum(self.database.run(f"thin_{table}", **where) for table in self.database.tables[:2])
         cut = [one.id for one in kept if one.parent is not None and one.parent not in ids]
-        self._database.run("cut_parents", thread=thread_id, namespace=namespace, ids=cut)
-        if "checkpoint_blobs" in self._columns:
+        self.database.run("cut_parents", thread=thread_id, namespace=namespace, ids=cut)
+        if "checkpoint_blobs" in self.columns:
             needed = {value for one in kept for value in one.versions.items()}
             unneeded = {value for one in others for value in one.versions.items()} - needed
             for channel in {channel for channel, _ in unneeded}:
                 versions = [version for name, version in unneeded if name == channel]
                 where = {"thread": thread_id, "namespace": namespace, "channel": channel, "versions": versions}
-                removed += self._database.run("thin_checkpoint_blobs", **where)
+                removed += self.database.run("thin_checkpoint_blobs", **where)
         return removed
 
-    # --- a user -------------------------------------------------------------------------------------------------------
 
-    def named(self, user_id: str) -> tuple[list[str], list[str]]:
-        """The threads of which any checkpoint names a user, and those in the bin, by their ids there."""
-        asked = {"user_from": self._fields["user_from"], "user_id": user_id}
-        live = [thread_id for (thread_id,) in self._database.all("named", **asked)]
-        return live, [bin_id for (bin_id,) in self._database.all("named_in_bin", **asked)]
+def batches(items: list[Any]) -> Iterator[list[Any]]:
+    """Items in batches that take about the same time each."""
+    size = _TOGETHER
+    while items:
+        began = time.monotonic()
+        yield items[:size]
+        items = items[size:]
+        took = max(time.monotonic() - began, 1e-4)
+        size = int(min(max(size * min(2.0, _GOAL_SECONDS / took), 1), _MOST_TOGETHER))
 
-    def erase(self, user_id: str) -> int:
-        """Delete every thread of which any checkpoint names a user, for good, from the bin too; how many rows."""
-        removed = 0
-        live, binned = self.named(user_id)
-        for start in range(0, len(live), _TOGETHER):
-            with self._database.transaction():
-                names = sorted(live[start : start + _TOGETHER])
-                self._database.lock(names)
-                removed += self._remove(names)
-        for start in range(0, len(binned), _TOGETHER):
-            removed += self.purge(binned[start : start + _TOGETHER])
-        if removed:
-            self._database.scrub()
-        return removed
+
+def _is_owner(thread: Thread, session: PartSession) -> bool:
+    return (thread.user_id, thread.agent_id) == (session.user_id, session.agent_id)
+
+
+def _read_thread(thread_id: str, head: str, user_id: str | None, agent_id: str | None) -> Thread:
+    """A thread as its newest checkpoints tell. A name that Holdfast cannot use is none."""
+    return Thread(thread_id, head, _read_name(user_id), _read_name(agent_id), read_time(head))
+
+
+def _read_name(name: str | None) -> str | None:
+    with suppress(InvalidScopeError):
+        return check_id(name, "name")
+    return None
+
+
+def make_id(moment: int) -> str:
+    """How the ids of checkpoints begin that are made at a moment, in microseconds."""
+    ticks = f"{moment * 10 + _EPOCH:015x}"
+    return f"{ticks[:8]}-{ticks[8:12]}-6{ticks[12:]}"
 
 
 def read_time(checkpoint_id: str) -> int | None:

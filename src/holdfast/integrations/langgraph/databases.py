@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -16,6 +16,7 @@ from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
     StorageError,
+    StoreAwayError,
     StoreBusyError,
     StoreReadOnlyError,
     StoreUnavailableError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _BUSY_SECONDS: Final = 30.0
 _TABLE: Final = re.compile(r"@(\w+)")
 _LIST: Final = re.compile(r" IN LIST\((:\w+)\)")
+_FIELD: Final = re.compile(r"FIELD\(([\w.]+), (:\w+)\)")
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 #: From this version on a checkpoint has in it what was sent to its tasks.
 _SENDS_INSIDE: Final = 4
@@ -73,7 +75,7 @@ class Database(Protocol):
         """What decides which checkpoints of a thread are needed."""
 
     def scrub(self) -> None:
-        """Let nothing of deleted rows be left in the database's files."""
+        """Let nothing of deleted rows be left in the database's files; ``StoreBusyError`` while a reader needs it."""
 
     def lock(self, thread_ids: Sequence[str]) -> None:
         """Wait until nobody writes these threads, and let nobody write them before the transaction ends."""
@@ -120,8 +122,9 @@ class SqliteDatabase:
         if not path.is_file():
             raise StoreUnavailableError(f"there is no SQLite file {path}; name the one that LangGraph's saver writes")
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA secure_delete = ON")
-        return cls(connection, f"SQLite file {path}")
+        database = cls(connection, f"SQLite file {path}")
+        database.all("PRAGMA secure_delete = ON")
+        return database
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -158,18 +161,29 @@ class SqliteDatabase:
         return [StoredCheckpoint(*row).unpack(thread_id).describe(thread_id) for row in rows]
 
     def scrub(self) -> None:
-        self.all("PRAGMA wal_checkpoint(TRUNCATE)")
+        if any(is_busy for is_busy, *_ in self.all("PRAGMA wal_checkpoint(TRUNCATE)")):
+            raise StoreBusyError(f"{self.place} is being read: its log still has what was deleted; try again")
 
     def lock(self, thread_ids: Sequence[str]) -> None:
         """Nothing is to be done: a transaction keeps all writers out."""
 
     def field(self, name: str) -> str:
+        if '"' in name:
+            raise InvalidInputError(
+                f"{quote(name)} cannot name a field of a checkpoint's metadata; leave the quotes out"
+            )
         return f'$."{name}"'
 
     def close(self) -> None:
         self._connection.close()
 
     def _translate(self, text: str) -> str:
+        text = _FIELD.sub(
+            r"CASE WHEN json_valid(CAST(\1 AS TEXT)) "
+            r"THEN CASE WHEN json_type(CAST(\1 AS TEXT), \2) IN ('text', 'integer') "
+            r"THEN CAST(json_extract(CAST(\1 AS TEXT), \2) AS TEXT) END END",
+            text,
+        )
         return _LIST.sub(r" IN (SELECT value FROM json_each(\1))", _TABLE.sub(r'"\1"', text))
 
     def _execute(self, statement: str, values: dict[str, Any]) -> sqlite3.Cursor:
@@ -195,9 +209,10 @@ class PostgresDatabase:
 
     tables: tuple[str, ...] = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
 
-    def __init__(self, connection: Connection[Row], schema: str, place: str) -> None:
+    def __init__(self, connect: Callable[[], Connection[Row]], schema: str, place: str) -> None:
         self.place = place
-        self._connection = connection
+        self._connect = connect
+        self._connection = connect()
         self._lock = threading.RLock()
         self._schema = schema
         self._sql = {name: self._translate(text) for name, text in _statements("postgres").items()}
@@ -212,11 +227,13 @@ class PostgresDatabase:
             raise missing_extra("a PostgreSQL database", "postgres") from problem
         from holdfast.storage.postgres.errors import place_of  # noqa: PLC0415 - needs psycopg
 
-        try:
-            connection = psycopg.connect(url, autocommit=True, application_name="holdfast")
-        except psycopg.Error as problem:
-            raise StoreUnavailableError(f"cannot connect to {place_of(url)}: {problem}") from problem
-        return cls(connection, schema, place_of(url))
+        def connect() -> Connection[Row]:
+            try:
+                return psycopg.connect(url, autocommit=True, application_name="holdfast")
+            except psycopg.Error as problem:
+                raise StoreAwayError(f"cannot connect to {place_of(url)}: {problem}") from problem
+
+        return cls(connect, schema, place_of(url))
 
     @property
     def version(self) -> int:
@@ -259,9 +276,7 @@ class PostgresDatabase:
         return [StoredCheckpoint(*row).describe(thread_id, blobs) for row in rows]
 
     def scrub(self) -> None:
-        for table in self.tables:
-            self.run(f"VACUUM @{table}")
-            self.run(f"VACUUM @holdfast_bin_{table}")
+        """Nothing is to be done: dead rows go when the server vacuums, as certificates of erasure say."""
 
     def lock(self, thread_ids: Sequence[str]) -> None:
         self.all("lock", threads=list(thread_ids))
@@ -273,6 +288,7 @@ class PostgresDatabase:
         self._connection.close()
 
     def _translate(self, text: str) -> str:
+        text = _FIELD.sub(r"CASE WHEN jsonb_typeof(\1 -> \2) IN ('string', 'number') THEN \1 ->> \2 END", text)
         schema = '"' + self._schema.replace('"', '""') + '"'
         text = _TABLE.sub(lambda table: f'{schema}."{table[1]}"', text.replace("%", "%%"))
         return _PARAMETER.sub(r"%(\1)s", _LIST.sub(r" = ANY(\1::text[])", text))
@@ -287,11 +303,15 @@ class PostgresDatabase:
 
         try:
             with self._lock:
+                if self._connection.closed:  # the server went away since
+                    self._connection = self._connect()
                 yield
         except psycopg.errors.InsufficientPrivilege as problem:
             raise StoreReadOnlyError(
                 f"{self.place}: {problem.diag.message_primary}; connect as the owner of LangGraph's tables"
             ) from problem
+        except psycopg.OperationalError as problem:
+            raise StoreAwayError(f"{self.place} is away: {problem}") from problem
         except psycopg.Error as problem:
             raise StorageError(f"{self.place} failed: {problem}") from problem
 

@@ -45,33 +45,17 @@ FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
 CREATE OR REPLACE TRIGGER holdfast_guard BEFORE INSERT ON @checkpoint_writes
 FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
 
--- name: changed
-SELECT heads.thread_id, heads.head, root.metadata ->> :user_from, root.metadata ->> :agent_from
-FROM (SELECT thread_id, max(checkpoint_id) AS head, max(checkpoint_id) FILTER (WHERE checkpoint_ns = '') AS root
-      FROM @checkpoints GROUP BY thread_id) AS heads
-LEFT JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
-LEFT JOIN LATERAL (SELECT metadata FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id
-                   AND one.checkpoint_ns = '' AND one.checkpoint_id = heads.root LIMIT 1) AS root ON true
-WHERE known.head IS DISTINCT FROM heads.head
-
 -- name: sizes_of_checkpoints
-SELECT thread_id, count(*), sum(pg_column_size(checkpoint) + pg_column_size(metadata)) FROM @checkpoints
+SELECT thread_id, sum(pg_column_size(checkpoint) + pg_column_size(metadata)) FROM @checkpoints
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 
 -- name: sizes_of_checkpoint_writes
-SELECT thread_id, count(*), sum(pg_column_size(blob)) FROM @checkpoint_writes
+SELECT thread_id, sum(pg_column_size(blob)) FROM @checkpoint_writes
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 
 -- name: sizes_of_checkpoint_blobs
-SELECT thread_id, count(*), sum(pg_column_size(blob)) FROM @checkpoint_blobs
+SELECT thread_id, sum(pg_column_size(blob)) FROM @checkpoint_blobs
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
-
--- name: named
-SELECT DISTINCT thread_id FROM @checkpoints WHERE metadata ->> :user_from = :user_id
-
--- name: named_in_bin
-SELECT DISTINCT bin_id FROM @holdfast_bin_checkpoints WHERE metadata ->> :user_from = :user_id
-UNION SELECT bin_id FROM @holdfast_bin WHERE user_id = :user_id
 
 -- name: lock
 SELECT pg_advisory_xact_lock(1214203980, hashtext(thread_id)) FROM unnest(:threads::text[]) AS asked(thread_id)

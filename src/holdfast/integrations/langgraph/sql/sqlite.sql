@@ -27,30 +27,13 @@ BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
 END
 
--- name: changed
-SELECT heads.thread_id, heads.head, CAST(json_extract(CAST(root.metadata AS TEXT), :user_from) AS TEXT),
-       CAST(json_extract(CAST(root.metadata AS TEXT), :agent_from) AS TEXT)
-FROM (SELECT thread_id, max(checkpoint_id) AS head, max(CASE checkpoint_ns WHEN '' THEN checkpoint_id END) AS root
-      FROM @checkpoints GROUP BY thread_id) AS heads
-LEFT JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
-LEFT JOIN @checkpoints AS root
-  ON root.thread_id = heads.thread_id AND root.checkpoint_ns = '' AND root.checkpoint_id = heads.root
-WHERE known.head IS NOT heads.head
-
 -- name: sizes_of_checkpoints
-SELECT thread_id, count(*), sum(length(checkpoint) + length(metadata)) FROM @checkpoints
+SELECT thread_id, sum(length(checkpoint) + length(metadata)) FROM @checkpoints
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 
 -- name: sizes_of_writes
-SELECT thread_id, count(*), sum(length(value)) FROM @writes
+SELECT thread_id, sum(length(value)) FROM @writes
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
-
--- name: named
-SELECT DISTINCT thread_id FROM @checkpoints WHERE CAST(json_extract(CAST(metadata AS TEXT), :user_from) AS TEXT) = :user_id
-
--- name: named_in_bin
-SELECT DISTINCT bin_id FROM @holdfast_bin_checkpoints WHERE CAST(json_extract(CAST(metadata AS TEXT), :user_from) AS TEXT) = :user_id
-UNION SELECT bin_id FROM @holdfast_bin WHERE user_id = :user_id
 
 -- name: checkpoints
 SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, checkpoint, type FROM @checkpoints
