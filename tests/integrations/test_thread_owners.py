@@ -19,6 +19,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from holdfast.core.errors import InvalidInputError, StoreBusyError
 from holdfast.integrations.langgraph.checkpoints import AGENT, Thread, make_id, read_time
 from holdfast.integrations.langgraph.values import to_plain
+from holdfast.lifecycle.session_parts import METHODS
+from holdfast.ports.session_parts import SessionPart
 from integrations.graphs import PLACES, Place, config_of, open_threads, recycle, say, stored_bytes, talk
 
 
@@ -63,6 +65,16 @@ def test_metadata_that_is_no_json_names_nobody_and_stops_nothing(tmp_path: Path)
             "whole": "ann",
         }
         assert tables.erase("ann") == 2
+
+
+def test_threads_are_a_part_of_sessions(tmp_path: Path) -> None:
+    with PLACES["sqlite"](tmp_path) as place:
+        part: SessionPart = open_threads(place)
+        assert part.place == f"SQLite file {place.url.removeprefix('sqlite:///')}"
+        assert set(dir(part)) >= METHODS
+        assert list(part.survey()) == list(part.sessions()) == []
+        assert part.problems() == []
+        part.close()
 
 
 def test_a_field_with_quotes_in_its_name_is_refused(tmp_path: Path) -> None:
