@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, cast
@@ -10,6 +10,7 @@ from typing import Any, cast
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.filters import parse
 from holdfast.core.records import (
+    ALL_KINDS,
     EMPTY_LATENCY_MS,
     SEVERAL_LATENCY_MS,
     TYPES,
@@ -37,14 +38,16 @@ from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result, merge_results
+from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result
+from holdfast.memory.search import Match, Search
 from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured, draft_document
 from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
 from holdfast.memory.working import Working
-from holdfast.recall.index import Hit, Query, SearchOptions
+from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS
+from holdfast.recall.ranking import FLOOR
 from holdfast.results import (
     AddManyResult,
     AddResult,
@@ -78,6 +81,7 @@ class Memory(UserData):
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
         self._lineage = Lineage(self._records)
+        self._search = Search(self._records, self._items)
         self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
             MemoryType.EPISODIC: draft_summary,
             MemoryType.ENTITY: draft_text,
@@ -235,7 +239,8 @@ class Memory(UserData):
 
         Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
         more; with ``explain``, the parts of its score. Filters apply before the best are taken. Of several kinds each
-        keeps its best match; working memory comes first, the others by score. Archived memories are left out,
+        keeps its best match; working memory comes first, the others by score, and of equals the newer. With ``"all"``
+        every kind is asked, and one whose best match scores below 0.1 stays away. Archived memories are left out,
         episodes aside, unless asked for.
         """
         elapsed_ms = start_watch()
@@ -243,29 +248,23 @@ class Memory(UserData):
         check_count(top_k, "top_k")
         where = parse(filters)
         asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        now = self._services.now()
-        found = {}
-        for kind in kinds:
-            archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
-            found[kind.name] = self._search(kind, asked, SearchOptions(top_k, now, where, archived, explain))
-        results = merge_results(found, top_k)
+        options = SearchOptions(top_k, self._services.now(), where, explain=explain)
+        floor = FLOOR if memory_types == ALL_KINDS else 0.0
+        found = self._search.find(kinds, asked, options, include_archived=include_archived, floor=floor)
+        results = [self._result(match, options) for match in found]
         one = kinds[0] if len(kinds) == 1 else None
         label, target = ("several", SEVERAL_LATENCY_MS) if one is None else (one.name.value, one.latency_ms)
         target = target if results else min(target, EMPTY_LATENCY_MS)
         self._services.latencies.record("retrieve", label, elapsed_ms(), target)
         return results
 
-    def _search(self, kind: Kind, query: Query, options: SearchOptions) -> list[RetrieveResult]:
-        """The best matches of one kind."""
-        found: Iterable[tuple[MemoryResult, Hit]]
-        if kind.durable:
-            pairs = self._records.search(kind.name, query, options)
-            found = ((memory_result(record, options.now), hit) for record, hit in pairs)
+    def _result(self, match: Match, options: SearchOptions) -> RetrieveResult:
+        if isinstance(match.memory, Record):
+            result = memory_result(match.memory, options.now)
         else:
-            items = {item.id: item for item in self._items(kind)}
-            hits = self._services.recall.rank_items(self._scope, kind, list(items.values()), query, options)
-            found = ((item_result(self._scope, kind, items[hit.id]), hit) for hit in hits)
-        return [_score(result, hit, explain=options.explain) for result, hit in found]
+            result = item_result(self._scope, TYPES[match.kind], match.memory)
+        parts = {"explanation": match.hit.parts} if options.explain else {}
+        return cast("RetrieveResult", {**result, "score": match.hit.score, **parts})
 
     def _items(self, kind: Kind) -> list[Message]:
         """What the process or the session holds of a kind that is not durable."""
@@ -529,11 +528,6 @@ class TextMemory:
         Those of this user; of all users, where the memory's user is ``*``.
         """
         return self._memory.archive_due(self._kind)
-
-
-def _score(result: MemoryResult, hit: Hit, *, explain: bool) -> RetrieveResult:
-    parts = {"explanation": hit.parts} if explain else {}
-    return cast("RetrieveResult", {**result, "score": hit.score, **parts})
 
 
 def _describe_added(kind: Kind, operation: str, elapsed: float, usage: Usage, gone: int) -> WriteResult:

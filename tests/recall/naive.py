@@ -25,7 +25,7 @@ def search(
     where: Filter | None = None,
     include_archived: bool = False,
 ) -> list[tuple[str, float]]:
-    """Every record that may be found, with its evidence, best first; of equals, the newest first."""
+    """Every record that may be found, with its evidence, best first; of equals, the one that was changed last."""
     evidence = {row.id: lexical for row, lexical in zip(rows, _lexical(rows, query_terms), strict=True)}
     close, thread = _closeness(rows, query)
     for row in rows:
@@ -48,7 +48,8 @@ def search(
         )
         final[row.id] = evidence[row.id] + reach * math.sqrt(squares)
     found = [row for row in rows if row.id in visible and (where is None or passes(row, where))]
-    return sorted(((row.id, final[row.id]) for row in found), key=lambda hit: (hit[1], hit[0]), reverse=True)
+    found.sort(key=lambda row: (final[row.id], row.updated_at, row.id), reverse=True)
+    return [(row.id, final[row.id]) for row in found]
 
 
 def passes(row: IndexRow, where: Filter) -> bool:

@@ -143,6 +143,9 @@ TYPES: Final = MappingProxyType(
     }
 )
 
+#: Names every kind, where kinds are to be recalled.
+ALL_KINDS: Final = "all"
+
 DURABLE: Final = tuple(kind.name for kind in TYPES.values() if kind.durable)
 
 #: The durable kinds that are an agent's own, and go with it.
@@ -166,16 +169,16 @@ def kind_of(value: MemoryType | str) -> Kind:
 
 
 def kinds_of(several: Sequence[MemoryType | str] | str | None, one: MemoryType | str | None) -> list[Kind]:
-    """The kinds that a caller names, each once: several, or one, or long-term memory."""
+    """The kinds that a caller names, each once: several, all of them, one, or long-term memory."""
     if several is None:
         return [kind_of(MemoryType.LONG_TERM if one is None else one)]
     if one is not None:
         raise InvalidInputError("give memory_type or memory_types, not both")
     if isinstance(several, str):
-        return [kind_of(several)]
+        return list(TYPES.values()) if several == ALL_KINDS else [kind_of(several)]
     if not isinstance(several, Sequence) or not several:
         raise InvalidInputError(
-            f"memory_types must be a list of kinds, such as ['working', 'long_term'], not {quote(several)}"
+            f"memory_types must be 'all' or a list of kinds, such as ['working', 'long_term'], not {quote(several)}"
         )
     return list(dict.fromkeys(kind_of(name) for name in several))
 

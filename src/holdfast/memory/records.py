@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -32,7 +32,7 @@ from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added
 from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results import MemoryResult, RetrieveResult
+from holdfast.results import MemoryResult
 
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 TRIES: Final = 64
@@ -275,19 +275,6 @@ def item_result(scope: Scope, kind: Kind, item: Message) -> MemoryResult:
     role = {} if kind.name is MemoryType.WORKING else {"role": item.role}
     moments = (item.created_at,) * 3
     return memory_result(Record(item.id, kind.name, scope, item.content, *moments, deepcopy(item.metadata) | role), 0)
-
-
-def merge_results(found: Mapping[MemoryType, list[RetrieveResult]], top_k: int) -> list[RetrieveResult]:
-    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first."""
-    firsts = [results[0] for results in found.values() if results]
-    others = [result for results in found.values() for result in results[1:]]
-
-    def order(result: RetrieveResult) -> tuple[bool, float]:
-        return result["memory_type"] != MemoryType.WORKING, -result["score"]
-
-    chosen = sorted(firsts, key=order)[:top_k]
-    chosen += sorted(others, key=lambda result: -result["score"])[: top_k - len(chosen)]
-    return sorted(chosen, key=order)
 
 
 def clear_kind(services: Services, subject: Subject, name: MemoryType) -> Cleared:

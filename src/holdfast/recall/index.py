@@ -62,6 +62,8 @@ class Hit(NamedTuple):
     """Which of the record's passages matched best."""
     parts: dict[str, float]
     """If asked for: the evidence of which the score is made, which adds up to ``evidence``."""
+    updated_at: int
+    """When the record was last changed."""
 
 
 class ScopeIndex:
@@ -212,7 +214,7 @@ class ScopeIndex:
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def rank(self, query: Query, options: SearchOptions) -> list[Hit]:
-        """The records closest to a query, best first; of equals, the newest first.
+        """The records closest to a query, best first; of equals, the one that was changed last.
 
         What is hidden at that time, archived (unless asked for) or outside the filter does not count among the
         ``top_k``. A record without vectors is found by its words and its neighbours.
@@ -243,7 +245,8 @@ class ScopeIndex:
             if options.explain:
                 near = 0.0 if neighbours is None else float(neighbours[slot])
                 parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": near, "evidence": total}
-            hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts))
+            changed = int(self._columns.updated_at[slot])
+            hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts, changed))
         return hits
 
     def list_newest(self, options: SearchOptions) -> list[str]:
@@ -309,15 +312,17 @@ class ScopeIndex:
         return ranking.lexical(matched, covered, float(weights.sum())), weights
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
-        """The slots with the most evidence, and how much; of equals, the newest."""
+        """The slots with the most evidence, and how much; of equals, those that were changed last."""
         least = np.partition(evidence, len(evidence) - count)[len(evidence) - count] - _GRAIN
         slots = np.flatnonzero(evidence >= least)
         steps = np.rint(evidence[slots] / np.float32(_GRAIN))
+        changed = self._columns.updated_at[slots]
         if self._sorted and len(slots) > 4 * count:  # many equals
-            chosen = np.lexsort((slots, steps))[-count:]
-            slots, steps = slots[chosen], steps[chosen]
-        ranked = nlargest(count, zip(steps.tolist(), (self._ids[slot] for slot in slots), slots.tolist(), strict=True))
-        return [(slot, step * _GRAIN) for step, _, slot in ranked]
+            chosen = np.lexsort((slots, changed, steps))[-count:]
+            slots, steps, changed = slots[chosen], steps[chosen], changed[chosen]
+        ids = (self._ids[slot] for slot in slots)
+        ranked = nlargest(count, zip(steps.tolist(), changed.tolist(), ids, slots.tolist(), strict=True))
+        return [(slot, step * _GRAIN) for step, _, _, slot in ranked]
 
     def _best_passage(
         self, slot: int, closeness: Floats | None, query_terms: npt.NDArray[np.uint32], weights: npt.NDArray[np.float64]

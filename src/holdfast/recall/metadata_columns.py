@@ -42,6 +42,11 @@ class MetadataColumns:
     def __len__(self) -> int:
         return len(self._metadata)
 
+    @property
+    def updated_at(self) -> npt.NDArray[np.int64]:
+        """When each record was last changed."""
+        return self._times["updated_at"].view
+
     def add(self, rows: Batch) -> None:
         """Add records. Their metadata is read when a filter asks for it."""
         for name, values in self._names.items():

@@ -277,7 +277,10 @@ class Recall:
 
     def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         """Bring an index to these items; what it holds of them already is left alone."""
-        wanted = {item.id: hash((item.content, to_json(item.metadata), self._paused_until)) for item in items}
+        paused = self._paused_until
+        wanted = {
+            item.id: hash((item.content, to_json(item.metadata) if item.metadata else "", paused)) for item in items
+        }
         new = [item for item in items if held.items.get(item.id) != wanted[item.id]]
         records = [_as_record(item, kind, scope, item.created_at) for item in new]
         encodings = self.encode(records) if records else []

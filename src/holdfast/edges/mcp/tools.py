@@ -73,6 +73,7 @@ def describe_tool(operation: Operation, defaults: Defaults, *, keyed: bool) -> T
 def read_input(operation: Operation, arguments: Mapping[str, Any], gate: Gate, defaults: Defaults) -> Input:
     """The input of a call: complete, and checked."""
     given = {name: _unpack(operation, name, value) for name, value in arguments.items()}
+    given = {**operation.tool_defaults, **given}
     if operation.reach is Reach.MEMORY:
         given = defaults.fill(given, gate.principal)
     try:
@@ -81,8 +82,7 @@ def read_input(operation: Operation, arguments: Mapping[str, Any], gate: Gate, d
         found = [{**one, "loc": ("body", *one["loc"])} for one in problem.errors(include_input=False)]
         before = f"the arguments of {operation.tool or operation.name} are wrong: "
         raise form_error(found, given, operation.inputs, before, skip=1) from None
-    kinds = [getattr(asked, "memory_type", None), *(getattr(asked, "memory_types", None) or ())]
-    if MemoryType.WORKING in kinds:
+    if MemoryType.WORKING in (getattr(asked, "memory_type", None), *(getattr(asked, "memory_types", None) or ())):
         raise InvalidInputError("working memory ends with the process of an agent; a server keeps the other kinds")
     return asked
 
@@ -129,9 +129,9 @@ def _unpack(operation: Operation, name: str, value: object) -> object:
 
 @cache
 def _packable(inputs: type[Input]) -> frozenset[str]:
-    """Fields that are objects or lists, and no text."""
+    """Fields that are objects or lists, and no text but for fixed words."""
     types = {
-        name: {one.get("type") for one in schema.get("anyOf", [schema])}
+        name: {one.get("type") for one in schema.get("anyOf", [schema]) if "const" not in one}
         for name, schema in inputs.model_json_schema()["properties"].items()
     }
     return frozenset(name for name, own in types.items() if own & {"object", "array"} and "string" not in own)
@@ -140,6 +140,8 @@ def _packable(inputs: type[Input]) -> frozenset[str]:
 def _describe_input(operation: Operation, defaults: Defaults, *, keyed: bool) -> dict[str, Any]:
     schema = _inline(operation.inputs.model_json_schema())
     schema.setdefault("properties", {})
+    for name, value in operation.tool_defaults.items():
+        schema["properties"][name]["default"] = value
     if operation.reach is not Reach.MEMORY:
         return schema
     user, agent = schema["properties"]["user_id"], schema["properties"]["agent_id"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from holdfast import results
-from holdfast.core.records import MemoryType
+from holdfast.core.records import ALL_KINDS, MemoryType
 from holdfast.core.values import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.edges.operations.models import MEMORY_ID, Id, KindName, Paged, Scoped, example
 from holdfast.edges.operations.operation import MEMORY, READ, WRITE, Brief, Group
@@ -38,6 +38,7 @@ _METADATA: Final = "A JSON object to filter by later, such as {'topic': 'travel'
 Source = Annotated[Id | None, Field(description=_SOURCE)]
 DerivedFrom = Annotated[list[str] | None, Field(max_length=MAX_DERIVED_FROM, description=_DERIVED)]
 NewMetadata = Annotated[Metadata | None, Field(description=_METADATA)]
+Kinds = Annotated[list[KindName], Field(min_length=1, max_length=len(MemoryType))] | Literal["all"]
 Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
 
 
@@ -72,9 +73,7 @@ class Question(Scoped):
     model_config = example({**WHO, "query": "What does Ann drink?", "top_k": 5, "filters": {"topic": "drinks"}})
 
     query: str = Field(description="What to look for, in any words.")
-    memory_types: list[KindName] | None = Field(
-        None, min_length=1, max_length=len(MemoryType), description="Kinds to look in; long_term, if not given."
-    )
+    memory_types: Kinds | None = Field(None, description="Kinds to look in; `all` is every kind that has something.")
     top_k: int = Field(5, ge=1, le=MAX_TOP_K, description="How many at most.")
     filters: Filters = None
     include_archived: bool | None = Field(
@@ -142,7 +141,7 @@ class BriefMemories(Answer):
 def shorten(given: dict[str, Any], asked: Question | ListMemories) -> dict[str, Any]:
     """Memories that were found or listed, as a model reads them: few characters beside the content."""
     kinds = asked.memory_types or () if isinstance(asked, Question) else ()
-    items = [_shorten_one(one, with_kind=len(kinds) > 1) for one in given["items"]]
+    items = [_shorten_one(one, with_kind=len(kinds) > 1) for one in given["items"]]  # "all" is more than one
     cursor = given.get("next_cursor")
     return {"items": items} if cursor is None else {"items": items, "next_cursor": cursor}
 
@@ -159,6 +158,8 @@ def _shorten_one(memory: dict[str, Any], *, with_kind: bool) -> dict[str, Any]:
     }
 
 
+#: A model seldom knows which kind it looks for.
+_ALL: Final = {"memory_types": ALL_KINDS}
 _BRIEF: Final = Brief(BriefMemories, shorten)
 
 
@@ -181,13 +182,13 @@ def add_memories(memory: MemoryManager, asked: NewMemories) -> results.AddManyRe
     return memory.add_many(**asked.to_arguments("auto_prune"))
 
 
-@memories.add("POST /recall", READ, MEMORY, tool="memory_search", brief=_BRIEF)
+@memories.add("POST /recall", READ, MEMORY, tool="memory_search", tool_defaults=_ALL, brief=_BRIEF)
 def recall(memory: MemoryManager, asked: Question) -> ListOf[results.RetrieveResult]:
     """Recall what bears on a question, best first.
 
     Use it before you answer or ask the user for something they may have said before. It finds by meaning and by words.
-    Of several kinds each keeps its best match; working memory comes first, the others by score. Memories whose time is
-    over or that were deleted are never found.
+    Of several kinds each keeps its best match; working memory comes first, the others by score. Of `all` kinds those
+    have no part whose best match is unrelated. Memories whose time is over or that were deleted are never found.
     """
     return {"items": memory.retrieve(**asked.to_arguments())}
 

@@ -6,11 +6,12 @@ Its function does the work; the docstring of the function describes it to people
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
 from inspect import cleandoc, signature
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel
@@ -78,6 +79,8 @@ class Operation:
     given_output: Any
     tool: str | None
     """Its name as an MCP tool, where it is one."""
+    tool_defaults: Mapping[str, Any]
+    """What fields of its input are where a tool's call leaves them out, if that is not what they are elsewhere."""
     brief: Brief | None
     status: int
     errors: frozenset[int]
@@ -190,6 +193,7 @@ class Group:
         output: Any = None,
         *,
         tool: str | None = None,
+        tool_defaults: Mapping[str, Any] = MappingProxyType({}),
         brief: Brief | None = None,
         status: int = 200,
         errors: Iterable[int] = (),
@@ -203,7 +207,7 @@ class Group:
         to. What it gives is what the function says that it returns, or else ``output``.
         """
         method, _, path = rest.partition(" ")
-        row = (method, path, right, reach, output, tool, brief, status, frozenset(errors), is_long)
+        row = (method, path, right, reach, output, tool, tool_defaults, brief, status, frozenset(errors), is_long)
 
         def register(function: _Function) -> _Function:
             self.operations.append(Operation(function, self.name, *row))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError
-from holdfast.core.records import DURABLE, MemoryType
+from holdfast.core.records import ALL_KINDS, DURABLE, MemoryType
 from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import (
     KINDS,
@@ -205,7 +205,7 @@ def search(
 
     Options:
         QUERY  What to look for, in your own words.
-        --kind -k KIND  <kinds>; may be repeated. long_term, if not given.
+        --kind -k KIND  <kinds>; may be repeated. Every kind that has something on it, if not given.
         --top-k -n N  How many memories at most.
         --filter -f JSON  Only memories whose metadata passes this.
         --explain  Show the parts of each score.
@@ -219,7 +219,9 @@ def search(
     """
     _check_kinds(kind or ())
     filters = read_object(filter_, "--filter", InvalidFilterError)
-    return call.memory.retrieve(query, kind or None, top_k, filters, include_archived=archived or None, explain=explain)
+    return call.memory.retrieve(
+        query, kind or ALL_KINDS, top_k, filters, include_archived=archived or None, explain=explain
+    )
 
 
 def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:

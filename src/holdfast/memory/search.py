@@ -1,0 +1,87 @@
+"""Recall over the kinds: one query, the best matches of each kind, merged and then read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from holdfast.core.records import Kind, MemoryType, Message, Record
+from holdfast.memory.records import DurableRecords
+from holdfast.recall.index import Hit, Query, SearchOptions
+
+#: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
+_TRIES: Final = 3
+
+
+class Match(NamedTuple):
+    """A memory that bears on a query."""
+
+    kind: MemoryType
+    hit: Hit
+    memory: Record | Message
+    """A message, of the kinds that are not durable."""
+
+
+class Search:
+    """Asks a query of some kinds in one pass. ``items`` gives what there is of a kind that is not durable."""
+
+    def __init__(self, records: DurableRecords, items: Callable[[Kind], Sequence[Message]]) -> None:
+        self._records, self._items = records, items
+
+    def find(
+        self,
+        kinds: Sequence[Kind],
+        query: Query,
+        options: SearchOptions,
+        *,
+        include_archived: bool | None = None,
+        floor: float = 0.0,
+    ) -> list[Match]:
+        """The best matches of some kinds, ``top_k`` in all, in the order of ``merge``.
+
+        Of archived memories only episodes are found, unless it is said whether they are.
+        """
+        for _ in range(_TRIES):
+            items: dict[str, Message] = {}
+            ranked: dict[MemoryType, list[Hit]] = {}
+            for kind in kinds:
+                archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
+                ranked[kind.name] = self._rank(kind, query, options._replace(include_archived=archived), items)
+            chosen = merge(ranked, options.top_k, floor)
+            ids = [hit.id for _, hit in chosen if hit.id not in items]
+            records = self._records.services.records.fetch(self._records.scope.subject, ids, now=options.now)
+            there: Mapping[str, Record | Message] = {**items, **records}
+            matches = [Match(kind, hit, there[hit.id]) for kind, hit in chosen if hit.id in there]
+            if len(matches) == len(chosen):
+                break
+        return matches
+
+    def _rank(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
+        """The best matches of one kind; ``items`` takes up what was looked at of a kind that is not durable."""
+        recall, scope = self._records.services.recall, self._records.scope
+        if kind.durable:
+            return recall.rank(scope, kind, query, options)
+        held = self._items(kind)
+        items |= {item.id: item for item in held}
+        return recall.rank_items(scope, kind, held, query, options)
+
+
+def merge(found: Mapping[MemoryType, Sequence[Hit]], top_k: int, floor: float = 0.0) -> list[tuple[MemoryType, Hit]]:
+    """The best of several kinds: each kind's best match, then whatever scores highest; working memory first, and the
+    newer of equals.
+
+    With a ``floor``, a kind whose best match is below it stays away, and only notes that reach it come first.
+    """
+    kinds = {kind: hits for kind, hits in found.items() if hits and hits[0].score >= floor}
+    firsts = [(kind, hits[0]) for kind, hits in kinds.items()]
+    others = [(kind, hit) for kind, hits in kinds.items() for hit in hits[1:]]
+
+    def by_score(pair: tuple[MemoryType, Hit]) -> tuple[float, int]:
+        return -pair[1].score, -pair[1].updated_at
+
+    def order(pair: tuple[MemoryType, Hit]) -> tuple[bool, float, int]:
+        return pair[0] is not MemoryType.WORKING or pair[1].score < floor, *by_score(pair)
+
+    chosen = sorted(firsts, key=order)[:top_k]
+    chosen += sorted(others, key=by_score)[: top_k - len(chosen)]
+    return sorted(chosen, key=order)
