@@ -69,12 +69,14 @@ class AsyncShortTerm(_Wrapper[ShortTerm]):
     """``memory.short_term`` for async callers."""
 
     add_message = _verb(ShortTerm.add_message)
+    add_messages = _verb(ShortTerm.add_messages)
     append = _verb(ShortTerm.append)
     messages = _verb(ShortTerm.messages)
     get_conversation_history = _verb(ShortTerm.get_conversation_history)
     get_full_history = _verb(ShortTerm.get_full_history)
     get_ttl = _verb(ShortTerm.get_ttl)
     delete = _verb(ShortTerm.delete)
+    pop_message = _verb(ShortTerm.pop_message)
 
 
 class AsyncEpisodic(_Wrapper[Episodic]):

@@ -169,6 +169,8 @@ class MessageResult(TypedDict):
     content: str
     timestamp: str
     metadata: Metadata
+    external_id: NotRequired[str]
+    """The caller's own id of it, if one was given."""
 
 
 class SessionResult(TypedDict):

@@ -74,7 +74,8 @@ def test_messages_come_back_exactly_as_they_were(history: History, me: Person) -
     turns = [
         message("Grüße 🎿\n\ttabs", metadata_of={"deep": [1, 1.5, True, None, "ß"]}),
         message("long " * 2_000, role="tool"),
-        message("42"),
+        message("42")._replace(external_id="msg_42 ü"),
+        message("", role="assistant"),
     ]
     append(history, me.scope(), *turns)
 

@@ -33,9 +33,10 @@ def test_messages_come_back_in_their_order_and_exactly_as_they_were(
     store: ShortTermStore, elsewhere: Engine, me: Person
 ) -> None:
     turns = [message("Grüße 🎿", n=1, deep={"a": [True, None]}), message("long " * 2_000, role="tool"), message("42")]
+    turns += [message("", role="assistant"), message("with an id")._replace(external_id="msg_1 ü")]
 
     assert append(store, me.scope(), turns[0]) == 1
-    assert append(store, me.scope(), *turns[1:]) == 3
+    assert append(store, me.scope(), *turns[1:]) == 5
 
     assert store.window(me.scope(), now=NOW) == turns
     assert elsewhere.short_term.window(me.scope(), now=NOW) == turns

@@ -288,3 +288,23 @@ def test_a_message_that_the_server_does_not_take_is_not_in_the_history_either(
     (listed,) = opened.sessions.list("ann")
     assert (listed["session_id"], listed["messages"], listed["summary"]) == ("trip", 1, "user: first")
     assert [one["content"] for one in memory.short_term.get_full_history()] == ["first"]
+
+
+def test_a_repeated_message_is_in_the_window_once_and_is_taken_back_with_no_other(
+    opened: Holdfast, on_valkey: ValkeyServer
+) -> None:
+    memory = opened.manager("ann", "guide", "trip")
+    first = {"role": "user", "content": "", "external_id": "msg_1"}
+    ids = [memory.short_term.add_messages([first]) for _ in range(2)]
+    assert ids[0] == ids[1]
+    (kept,) = memory.short_term.get_conversation_history()
+    assert (kept["content"], kept["external_id"]) == ("", "msg_1")
+
+    on_valkey.stop()
+    try:
+        with pytest.raises(StoreAwayError):
+            memory.short_term.add_messages([first, {"role": "user", "content": "new", "external_id": "msg_2"}])
+        assert memory.short_term.get_full_history() == [kept]
+        assert memory.short_term.add_messages([first]) == ids[0], "what is there needs no window"
+    finally:
+        on_valkey.start()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.errors import AgentRemovedError, HeldError
+from holdfast.core.errors import AgentRemovedError, ExpiredError, HeldError, InvalidContentError, InvalidInputError
+from homes import on_sqlite
 
 
 def test_messages_come_back_in_their_order(memory: MemoryManager, clock: FakeClock) -> None:
@@ -121,3 +129,181 @@ def test_what_a_removed_agent_was_told_is_refused_and_kept_nowhere(holdfast: Hol
 
     holdfast.agents.restore("travel_agent")
     assert [m["content"] for m in memory.short_term.get_full_history()] == ["hello"]
+
+
+def test_messages_of_any_role_are_added_together_or_not_at_all(memory: MemoryManager) -> None:
+    turns = [("user", "What is 6 × 7?"), ("assistant", ""), ("tool", "42"), ("assistant", "It is 42.")]
+    ids = memory.short_term.add_messages([{"role": role, "content": content} for role, content in turns])
+
+    for read in (memory.short_term.get_full_history, memory.short_term.get_conversation_history):
+        assert [(m["message_id"], m["role"], m["content"]) for m in read()] == [
+            (one, *turn) for one, turn in zip(ids, turns, strict=True)
+        ]
+
+    with pytest.raises(InvalidContentError, match="must be text"):
+        memory.short_term.add_messages([{"role": "user", "content": "fine"}, {"role": "user", "content": None}])
+    assert len(memory.short_term.get_full_history()) == 4
+    assert memory.short_term.add_messages([]) == []
+
+
+def test_a_message_with_an_id_of_the_caller_is_stored_once(memory: MemoryManager, holdfast: Holdfast) -> None:
+    first = memory.short_term.add_message("user", "hello", external_id="msg_1")
+    summary = holdfast.sessions.list("user_123")
+
+    assert memory.short_term.add_message("user", "hello", external_id="msg_1") == first
+    assert holdfast.sessions.list("user_123") == summary, "nothing was touched"
+    twice = [{"role": "assistant", "content": "Hi!", "external_id": "msg_2"}] * 2
+    assert memory.short_term.add_messages([{"role": "user", "content": "hello", "external_id": "msg_1"}, *twice]) == [
+        first,
+        *[m["message_id"] for m in memory.short_term.get_full_history()[1:]] * 2,
+    ]
+    for read in (memory.short_term.get_full_history, memory.short_term.get_conversation_history):
+        assert [(m["content"], m["external_id"]) for m in read()] == [("hello", "msg_1"), ("Hi!", "msg_2")]
+
+    elsewhere = holdfast.manager("user_123", "travel_agent", "another session")
+    assert elsewhere.short_term.add_message("user", "hello", external_id="msg_1") != first
+
+
+def test_a_message_that_was_deleted_can_be_added_again(memory: MemoryManager, holdfast: Holdfast) -> None:
+    first = memory.short_term.add_message("user", "hello", external_id="msg_1")
+    assert memory.short_term.delete(first)
+    second = memory.short_term.add_message("user", "hello", external_id="msg_1")
+    assert [m["message_id"] for m in memory.short_term.get_full_history()] == [second]
+
+    assert holdfast.recycle.restore(memory_id=first) == 1
+    assert [m["message_id"] for m in memory.short_term.get_full_history()] == [first, second]
+    assert memory.short_term.add_message("user", "hello", external_id="msg_1") == first
+
+
+def test_an_imported_message_is_of_the_time_when_it_was_said(
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
+) -> None:
+    began, ended = clock() - timedelta(days=20), clock() - timedelta(days=10)
+    turns = [("user", "in spring", began), ("assistant", "in summer", ended.isoformat()), ("user", "now", None)]
+    said = [{"role": role, "content": content, "timestamp": when} for role, content, when in turns]
+    memory.short_term.add_messages(said[:2])
+
+    (session,) = holdfast.sessions.list("user_123")
+    assert (session["created_at"], session["updated_on"]) == (began.isoformat(), ended.isoformat())
+    assert memory.short_term.get_conversation_history() == [], "the window has what was said within the hour"
+    clock.advance(days=20, microseconds=-1)
+    assert [m["timestamp"] for m in memory.short_term.get_full_history()] == [began.isoformat(), ended.isoformat()]
+    clock.advance(microseconds=1)
+    assert memory.short_term.get_full_history() == [], "30 days after the last message"
+
+    memory.short_term.add_message("user", "hello")
+    memory.short_term.add_messages(said[:1])
+    assert [m["content"] for m in memory.short_term.get_full_history()] == ["hello", "in spring"]
+    assert holdfast.sessions.list("user_123")[0]["updated_on"] == clock().isoformat()
+    assert [m["content"] for m in memory.short_term.get_conversation_history()] == ["hello"]
+
+
+def test_nothing_is_said_in_the_future_or_imported_past_its_time(
+    memory: MemoryManager, holdfast: Holdfast, clock: FakeClock
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"timestamp .* is in the future; give the time when it was said"):
+        memory.short_term.add_message("user", "hello", timestamp=clock() + timedelta(minutes=6))
+    with pytest.raises(ExpiredError, match=r"would begin past its time .* 30 days .* holdfast policy set history"):
+        memory.short_term.add_message("user", "hello", timestamp=clock() - timedelta(days=30))
+    assert holdfast.sessions.list("user_123") == []
+
+    memory.short_term.add_message("user", "by a clock that is ahead", timestamp=clock() + timedelta(minutes=4))
+    memory.short_term.add_message("user", "long ago", timestamp=clock() - timedelta(days=400))
+    assert [m["timestamp"] for m in memory.short_term.get_full_history()] == [
+        clock().isoformat(),
+        (clock() - timedelta(days=400)).isoformat(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("hello", "must be an object"),
+        ({"content": "hello"}, "role must be a text"),
+        ({"role": "user"}, "content must be text"),
+        ({"role": "user", "content": "hello", "id": "m1"}, "no field 'id'; it has content, external_id"),
+        ({"role": "user", "content": "hello", "external_id": ""}, "external_id must be a text"),
+        ({"role": "user", "content": "hello", "external_id": "a\nb"}, "external_id .* control"),
+        ({"role": "user", "content": "hello", "timestamp": "soon"}, "not an ISO 8601"),
+        ({"role": "user", "content": "a\x00b"}, "NUL"),
+    ],
+)
+@on_sqlite
+def test_a_message_that_cannot_be_kept_is_refused_by_name(memory: MemoryManager, message: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        memory.short_term.add_messages([message])
+    with pytest.raises(InvalidContentError, match="must be a list of objects"):
+        memory.short_term.add_messages(message if isinstance(message, str) else "hello")
+
+
+def test_the_last_message_is_popped_into_the_recycle_bin(memory: MemoryManager, holdfast: Holdfast) -> None:
+    for content in ("one", "two"):
+        memory.short_term.add_message("user", content)
+    popped = memory.short_term.pop_message()
+    assert popped is not None
+    assert popped["content"] == "two"
+    assert [m["content"] for m in memory.short_term.get_conversation_history()] == ["one"]
+    assert holdfast.recycle.restore(memory_id=popped["message_id"]) == 1
+
+    holdfast.holds.add(memory_id=popped["message_id"], reason="litigation", author="counsel")
+    with pytest.raises(HeldError):
+        memory.short_term.pop_message()
+    assert holdfast.manager("user_123", "travel_agent", "never begun").short_term.pop_message() is None
+
+
+def test_several_messages_are_deleted_together_or_not_at_all(memory: MemoryManager, holdfast: Holdfast) -> None:
+    ids = memory.short_term.add_messages([{"role": "user", "content": str(n)} for n in range(4)])
+    hold = holdfast.holds.add(memory_id=ids[1], reason="litigation", author="counsel")
+    with pytest.raises(HeldError):
+        memory.short_term.delete(ids[:2])
+    assert len(memory.short_term.get_full_history()) == 4
+    holdfast.holds.release(hold.id)
+    assert memory.short_term.delete(ids[:2])
+    assert [m["message_id"] for m in memory.short_term.get_full_history()] == ids[2:]
+    assert not memory.short_term.delete([])
+
+
+def test_appends_and_pops_at_once_lose_and_repeat_nothing(memory: MemoryManager) -> None:
+    batches = [[{"role": "user", "content": str(n), "external_id": str(n)} for n in range(8)]] * 6
+    with ThreadPoolExecutor(6) as pool:
+        ids = {tuple(found) for found in pool.map(memory.short_term.add_messages, batches)}
+        assert len(ids) == 1
+        assert [m["content"] for m in memory.short_term.get_full_history()] == [str(n) for n in range(8)]
+        popped = list(pool.map(lambda _: memory.short_term.pop_message(), range(9)))
+    assert sorted(one["content"] for one in popped if one) == [str(n) for n in range(8)]
+    assert memory.short_term.get_full_history() == memory.short_term.get_conversation_history() == []
+
+
+_messages = st.builds(
+    lambda number, content: {"role": "user", "content": content, "external_id": number and f"msg {number}"},
+    st.none() | st.integers(1, 5),
+    st.sampled_from(["", "hello", "Grüße\n🎿", "long " * 400]),
+)
+_steps = st.lists(st.lists(_messages, max_size=4) | st.sampled_from(["pop", "restart"]), max_size=12)
+_sessions = itertools.count()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=_steps)
+def test_a_session_is_what_a_plain_list_would_be(holdfast: Holdfast, clock: FakeClock, steps: list[Any]) -> None:
+    """Appends with and without ids of the caller, pops, and sessions that begin anew, held against a list."""
+    short_term = holdfast.manager("user", "agent", f"session {next(_sessions)}").short_term
+    model: list[tuple[str, str, str | None]] = []
+    for step in steps:
+        if step == "pop":
+            popped = short_term.pop_message()
+            assert (popped and popped["message_id"]) == (model.pop()[0] if model else None)
+        elif step == "restart":
+            if model:
+                holdfast.sessions.remove("agent", short_term._scope.session_id, user_id="user")
+            model.clear()
+        else:
+            ids = short_term.add_messages(step)
+            for message_id, message in zip(ids, step, strict=True):
+                known = {external_id: one for one, _, external_id in model if external_id is not None}
+                if message["external_id"] not in known:
+                    model.append((message_id, message["content"], message["external_id"]))
+                else:
+                    assert message_id == known[message["external_id"]]
+        for read in (short_term.get_full_history, short_term.get_conversation_history):
+            assert [(m["message_id"], m["content"], m.get("external_id")) for m in read()] == model

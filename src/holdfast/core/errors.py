@@ -108,7 +108,7 @@ class ConflictError(HoldfastError):
 
 
 class ExpiredError(ConflictError):
-    """Its time in the recycle bin is over by the clock; it can no longer be restored."""
+    """Its time is over by the clock: it can no longer be restored, or is too old to be added."""
 
 
 class StaleError(ConflictError, retryable=True):

@@ -421,6 +421,8 @@ class Message(NamedTuple):
     content: str
     created_at: int
     metadata: dict[str, Any]
+    external_id: str | None = None
+    """The caller's own id of it, if one was given."""
 
 
 class Fact(NamedTuple):

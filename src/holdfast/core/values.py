@@ -25,6 +25,8 @@ _FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+#: Clocks of two machines may differ by so much before a time counts as being in the future.
+CLOCK_TOLERANCE: Final = 300 * SECOND
 #: For ever, as a duration.
 FOREVER: Final = 2**62
 
@@ -53,6 +55,14 @@ def moment(when: datetime | float | str, *, what: str = "time") -> int:
             f"{what} {quote(when)} is not a time; use a datetime with a time zone, or seconds since 1970"
         )
     return round(when * SECOND)
+
+
+def past_moment(when: datetime | float | str, *, now: int, advice: str) -> int:
+    """The moment of a ``timestamp``, which must not be in the future; ``advice`` says what to do if it is."""
+    said = moment(when, what="timestamp")
+    if said > now + CLOCK_TOLERANCE:
+        raise InvalidInputError(f"timestamp {iso(said)} is in the future; {advice}")
+    return said
 
 
 def when(micros: int) -> datetime:
@@ -190,11 +200,13 @@ _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 DERIVED_METADATA: Final = frozenset({"is_compressed"})
 
 
-def check_content(content: object, what: str = "content", *, max_bytes: int = MAX_CONTENT_BYTES) -> str:
+def check_content(
+    content: object, what: str = "content", *, max_bytes: int = MAX_CONTENT_BYTES, may_be_empty: bool = False
+) -> str:
     """``content`` itself, if it is text that can be stored and found again; ``what`` it is called in messages."""
     if not isinstance(content, str):
         raise InvalidContentError(f"{what} must be text, not {type(content).__name__}")
-    if not content or content.isspace():
+    if not may_be_empty and (not content or content.isspace()):
         raise InvalidContentError(f"{what} cannot be empty; give a text")
     if len(content) > max_bytes or _utf8_size(content, InvalidContentError, what) > max_bytes:
         raise InvalidContentError(

@@ -193,13 +193,16 @@ def _summarizer() -> Summarizer:
 
 def message_to_dict(message: Message) -> MessageResult:
     """A message as callers see it."""
-    return {
+    result: MessageResult = {
         "message_id": message.id,
         "role": message.role,
         "content": message.content,
         "timestamp": iso(message.created_at),
         "metadata": message.metadata,
     }
+    if message.external_id is not None:
+        result["external_id"] = message.external_id
+    return result
 
 
 _log = logging.getLogger("holdfast.sessions")

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
+from holdfast.core.errors import InvalidContentError, quote
 from holdfast.core.records import ALL, MemoryType, Message
 from holdfast.core.values import (
     MAX_DERIVED_FROM,
     MAX_QUERY_BYTES,
-    SECOND,
     Origin,
     check_content,
     check_count,
@@ -19,7 +18,7 @@ from holdfast.core.values import (
     dump_json,
     is_id,
     iso,
-    moment,
+    past_moment,
 )
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, DurableRecords
@@ -31,8 +30,6 @@ _EPISODIC: Final = MemoryType.EPISODIC
 #: than people like to read, and agents to pay for, with each of several episodes found. The task is kept beside it.
 _SUMMARY_PART: Final = 5
 _SUMMARY_LEAST, _SUMMARY_MOST = 300, 4_000
-#: Clocks of two machines may differ by so much before an end counts as being in the future.
-_CLOCK_TOLERANCE: Final = 300 * SECOND
 
 Step = str | Mapping[str, Any]
 
@@ -163,10 +160,7 @@ class Episodic:
     def _ended_at(self, timestamp: datetime | float | str | None) -> int | None:
         if timestamp is None:
             return None
-        ended = moment(timestamp, what="timestamp")
-        if ended > self._services.now() + _CLOCK_TOLERANCE:
-            raise InvalidInputError(f"timestamp {iso(ended)} is in the future; record an episode after its end")
-        return ended
+        return past_moment(timestamp, now=self._services.now(), advice="record an episode after its end")
 
 
 _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}

@@ -65,6 +65,8 @@ class Appended(NamedTuple):
     """The id of the session."""
     begun: bool
     """Whether it began with them."""
+    ids: Sequence[str] = ()
+    """The id of each message in the store. It is not the given one where the message was there already."""
 
 
 class SessionWindow(NamedTuple):
@@ -79,8 +81,9 @@ class MessageStore(Protocol):
     """The messages of conversations."""
 
     def append(self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: Summarize) -> Appended:
-        """Add messages to the session's conversation, and let its summary and its last activity be of now. Without
-        messages nothing happens, and the answer names no session.
+        """Add messages to the session's conversation, all or none, and let its summary and its last activity be of the
+        latest. Without messages nothing happens, and the answer names no session. A message is not added, and changes
+        nothing, if one with its ``external_id`` is there and not in the recycle bin, or comes before it.
 
         A session whose time is over is not revived: it goes to the recycle bin (one that a hold keeps gives up its
         name), and another begins.

@@ -80,7 +80,8 @@ _PLAIN: Final = _verbs(
 PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "working": _verbs(read="items get", write="add put update delete clear"),
     "short_term": _verbs(
-        read="messages get_conversation_history get_full_history get_ttl", write="add_message append delete"
+        read="messages get_conversation_history get_full_history get_ttl",
+        write="add_message add_messages append delete pop_message",
     ),
     "long_term": _PLAIN,
     "persona": _PLAIN,

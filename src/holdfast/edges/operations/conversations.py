@@ -40,14 +40,40 @@ class OneSession(Input):
     session_id: Id = Field(description="The session's id.", examples=["s1"])
 
 
-class NewMessage(OneSession):
+class Said(Input):
+    """Something that was said."""
+
+    role: Id = Field(description="Who says it: `user`, `assistant`, any name.")
+    content: str = Field(description="What is said; it may be empty.")
+    metadata: NewMetadata = None
+    external_id: Id | None = Field(
+        None, description="Your own id of the message. If the session has a message with it, none is added."
+    )
+    timestamp: str | None = Field(
+        None, description="When it was said, as ISO 8601, not in the future; now, if it is not given."
+    )
+
+
+class NewMessage(OneSession, Said):
     """Something that was said in a session."""
 
     model_config = example({**WHO, "role": "user", "content": "Where is my order?"})
 
-    role: Id = Field(description="Who says it: `user`, `assistant`, any name.")
-    content: str = Field(description="What is said.")
-    metadata: NewMetadata = None
+
+class NewMessages(OneSession):
+    """What was said in a session, in its order: added together, all of it or nothing."""
+
+    model_config = example(
+        {
+            **WHO,
+            "messages": [
+                {"role": "user", "content": "Where is my order?", "external_id": "msg_1"},
+                {"role": "assistant", "content": "On its way.", "external_id": "msg_2"},
+            ],
+        }
+    )
+
+    messages: list[Said] = Field(max_length=MAX_PARTS, description="The messages.")
 
 
 class ListSessions(Paged):
@@ -69,6 +95,15 @@ class AddedMessage(TypedDict):
     """A message that was added."""
 
     message_id: str
+    ttl_seconds: int | None
+    """So long the session stays in short-term memory."""
+
+
+class AddedMessages(TypedDict):
+    """Messages that were added, or were there."""
+
+    message_ids: list[str]
+    """The id of each of them."""
     ttl_seconds: int | None
     """So long the session stays in short-term memory."""
 
@@ -130,11 +165,18 @@ def list_sessions(holdfast: Holdfast, asked: ListSessions) -> PageOf[SessionResu
     return asked.cut_page(holdfast.sessions.list(asked.user_id, asked.agent_id), key, descending=True)
 
 
-@sessions.add("POST /sessions/{session_id}/messages", WRITE, MEMORY, status=201, errors=(423,))
+@sessions.add("POST /sessions/{session_id}/messages", WRITE, MEMORY, status=201, errors=(409, 423))
 def add_message(memory: BoundedMemory, asked: NewMessage) -> AddedMessage:
     """Append a message to a session, in short-term memory and in the history that is kept."""
-    message_id = memory.short_term.add_message(asked.role, asked.content, asked.metadata)
+    (message_id,) = memory.short_term.add_messages([asked.to_arguments("user_id", "agent_id", "session_id")])
     return {"message_id": message_id, "ttl_seconds": memory.short_term.get_ttl()}
+
+
+@sessions.add("POST /sessions/{session_id}/messages:batch", WRITE, MEMORY, status=201, errors=(409, 423))
+def add_messages(memory: BoundedMemory, asked: NewMessages) -> AddedMessages:
+    """Append messages to a session, all of them or none. One whose `external_id` the session has is not added again."""
+    message_ids = memory.short_term.add_messages([one.to_arguments() for one in asked.messages])
+    return {"message_ids": message_ids, "ttl_seconds": memory.short_term.get_ttl()}
 
 
 @sessions.add("GET /sessions/{session_id}/messages", READ, MEMORY)

@@ -9,8 +9,8 @@ CROSS JOIN LATERAL (SELECT kind, name, id FROM records
 DELETE FROM records WHERE subject = $1 AND key = ANY (ARRAY(SELECT jsonb_array_elements_text($2::jsonb)::bigint))
 
 -- name: insert_message
-INSERT INTO history (subject, key, created_at, purge_at, id, role, metadata, content)
-VALUES ($1, $2, $3, $4, $5, $6, $7, packed($8))
+INSERT INTO history (subject, key, created_at, purge_at, id, role, metadata, external_id, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, packed($9))
 
 -- name: messages_there
 SELECT id, key FROM history WHERE subject = $1 AND key BETWEEN $2 AND $3

@@ -12,14 +12,20 @@ DELETE FROM sessions
 WHERE subject = $2 AND no = $1 AND NOT EXISTS (SELECT 1 FROM history WHERE subject = $2 AND key BETWEEN $3 AND $4)
 
 -- name: append
-INSERT INTO history (subject, key, id, role, created_at, metadata, content)
-VALUES ($1, $2, $3, $4, $5, $6, packed($7))
+INSERT INTO history (subject, key, id, role, created_at, metadata, external_id, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7, packed($8))
 
 -- name: next_place
 SELECT coalesce(max(key) + 1, $2) FROM history WHERE subject = $1 AND key BETWEEN $2 AND $3
 
+-- name: named_messages
+SELECT external_id, id FROM history
+WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL
+  AND external_id = ANY (ARRAY(SELECT jsonb_array_elements_text($4::jsonb)))
+ORDER BY key DESC
+
 -- name: last_messages
-SELECT id, role, content, created_at, metadata FROM history
+SELECT id, role, content, created_at, metadata, external_id FROM history
 WHERE subject = $1 AND key BETWEEN $2 AND $3 AND purge_at IS NULL
   AND ($5::text IS NULL OR key < (SELECT earlier.key FROM history AS earlier
                                   WHERE earlier.subject = $1 AND earlier.key BETWEEN $2 AND $3 AND earlier.id = $5))
@@ -45,14 +51,14 @@ FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no
 WHERE history.purge_at IS NOT NULL AND history.id = $1 AND history.subject = $2
 
 -- name: said
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, '' AS subject, agent_id,
+SELECT history.id, role, content, history.created_at, metadata, external_id, history.purge_at, history.key, '' AS subject, agent_id,
        session_id, sessions.id AS session
 FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 JOIN profiles ON profiles.no = sessions.profile
 WHERE history.subject = $1 AND history.id = $2
 
 -- name: binned_messages
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, subjects.subject, agent_id,
+SELECT history.id, role, content, history.created_at, metadata, external_id, history.purge_at, history.key, subjects.subject, agent_id,
        nullif(session_id, '') AS session_id
 FROM history JOIN sessions ON sessions.subject = history.subject AND sessions.no = history.key >> :MESSAGE_BITS
 JOIN subjects ON subjects.no = sessions.subject
@@ -92,11 +98,11 @@ WHERE expires_at = ANY (ARRAY(SELECT expires_at FROM short_windows WHERE expires
   AND no = ANY (ARRAY(SELECT no FROM short_windows WHERE expires_at <= $1 ORDER BY expires_at, no LIMIT $2))
 
 -- name: append_short
-INSERT INTO short_messages (subject, "window", id, role, created_at, metadata, content)
-VALUES ($1, $2, $3, $4, $5, $6, packed($7)) ON CONFLICT DO NOTHING
+INSERT INTO short_messages (subject, "window", id, role, created_at, metadata, external_id, content)
+VALUES ($1, $2, $3, $4, $5, $6, $7, packed($8)) ON CONFLICT DO NOTHING
 
 -- name: short_messages
-SELECT id, role, content, created_at, metadata FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place
+SELECT id, role, content, created_at, metadata, external_id FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place
 
 -- name: remove_short
 DELETE FROM short_messages WHERE subject = $1 AND "window" = $2 AND id = $3

@@ -37,6 +37,13 @@ class RemovedMessage(NamedTuple):
     size: int
 
 
+class NamedMessage(NamedTuple):
+    """A message that the caller has an id for, and its own."""
+
+    external_id: str
+    id: str
+
+
 class BinnedRow(NamedTuple):
     """A message in the recycle bin, and the session that it was said in."""
 
@@ -89,11 +96,13 @@ class SqlHistory(SqlStore):
             return ports.Appended("", begun=False)
         with self._database.write(scope.subject) as tx:
             subject = tx.number_for(scope.subject)
-            session = sessions.continue_session(
-                tx, self._profiles, subject, scope, now=now, begun=messages[0].created_at
-            )
-            _, _, end = sessions.message_keys(subject, session.number)
-            if session.next_key + len(messages) > end + 1:
+            begun = min(message.created_at for message in messages)
+            session = sessions.continue_session(tx, self._profiles, subject, scope, now=now, begun=begun)
+            keys = sessions.message_keys(subject, session.number)
+            ids, messages = _choose_new(tx, keys, messages)
+            if not messages:
+                return ports.Appended(session.id, begun=False, ids=ids)
+            if session.next_key + len(messages) > keys[2] + 1:
                 raise StoreFullError(f"session {scope.session_id!r} has as many messages as it can hold; begin another")
             stored = [sessions.to_stored_message(message) for message in messages]
             if len(stored) == 1:
@@ -105,7 +114,7 @@ class SqlHistory(SqlStore):
             size = sum(row.size for row in stored)
             summary = summarize(session.summary, messages)
             tx.later("sessions.touch_session", (subject, latest, len(messages), size, summary, session.number))
-        return ports.Appended(session.id, session.version == 1)
+        return ports.Appended(session.id, session.version == 1, ids)
 
     def take_back(
         self, scope: Scope, appended: ports.Appended, message_ids: Sequence[str], *, summarize: ports.Summarize
@@ -306,6 +315,19 @@ class SqlHistory(SqlStore):
             keys = sessions.message_keys(number, session.number)
             tx.run("sessions.erase_messages", (*keys, limit))
             return tx.number("sessions.count_rows", keys)
+
+
+def _choose_new(
+    tx: Transaction, keys: tuple[int, int, int], messages: Sequence[Message]
+) -> tuple[list[str], Sequence[Message]]:
+    """The id that each message has or gets in its session, and those messages that are not there yet."""
+    given = [message.external_id for message in messages if message.external_id is not None]
+    if not given:
+        return [message.id for message in messages], messages
+    rows = tx.all(NamedMessage, "sessions.named_messages", (*keys, to_json(given)))
+    there = {row.external_id: row.id for row in rows}
+    ids = [there.setdefault(message.external_id or message.id, message.id) for message in messages]
+    return ids, [message for message, message_id in zip(messages, ids, strict=True) if message.id == message_id]
 
 
 def _count_messages(

@@ -157,6 +157,7 @@ class MessageRow(NamedTuple):
     content: str | bytes
     created_at: int
     metadata: str
+    external_id: str | None = None
     purge_at: int | None = None
     key: int = 0
     subject: Subject = NOBODY
@@ -168,7 +169,8 @@ class MessageRow(NamedTuple):
 def as_message(row: MessageRow) -> Message:
     """A stored message as callers know it; whoever reads many stops at the deadline."""
     check_deadline()
-    return Message(row.id, row.role, unpack(row.content), row.created_at, parse_json_object(row.metadata))
+    metadata = parse_json_object(row.metadata)
+    return Message(row.id, row.role, unpack(row.content), row.created_at, metadata, row.external_id)
 
 
 class StoredMessage(NamedTuple):
@@ -178,6 +180,7 @@ class StoredMessage(NamedTuple):
     role: str
     created_at: int
     metadata: str
+    external_id: str | None
     content: str | bytes
 
     @property
@@ -188,7 +191,8 @@ class StoredMessage(NamedTuple):
 
 def to_stored_message(message: Message) -> StoredMessage:
     """The stored form of a message."""
-    return StoredMessage(message.id, message.role, message.created_at, to_json(message.metadata), pack(message.content))
+    metadata, content = to_json(message.metadata), pack(message.content)
+    return StoredMessage(message.id, message.role, message.created_at, metadata, message.external_id, content)
 
 
 def move_session(profiles: Profiles, batch: MoveBatch, move: Move) -> Outcome:

@@ -7,8 +7,8 @@ ON subject = ?2 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1 AND 
 DELETE FROM records WHERE ?1 IS NOT NULL AND key IN (SELECT value FROM json_each(?2))
 
 -- name: insert_message
-INSERT INTO history (key, created_at, purge_at, id, role, metadata, content)
-SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
+INSERT INTO history (key, created_at, purge_at, id, role, metadata, external_id, content)
+SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE ?1 IS NOT NULL
 
 -- name: messages_there
 SELECT id, key FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3

@@ -12,14 +12,20 @@ DELETE FROM sessions
 WHERE no = ?1 AND subject = ?2 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?3 AND ?4)
 
 -- name: append
-INSERT INTO history (key, id, role, created_at, metadata, content) SELECT ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 IS NOT NULL
+INSERT INTO history (key, id, role, created_at, metadata, external_id, content)
+SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
 ON CONFLICT DO NOTHING
 
 -- name: next_place
 SELECT ifnull(max(key) + 1, ?2) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 
+-- name: named_messages
+SELECT external_id, id FROM history
+WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL AND external_id IN (SELECT value FROM json_each(?4))
+ORDER BY key DESC
+
 -- name: last_messages
-SELECT id, role, content, created_at, metadata FROM history
+SELECT id, role, content, created_at, metadata, external_id FROM history
 WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3 AND purge_at IS NULL
   AND (?5 IS NULL OR key < (SELECT earlier.key FROM history AS earlier WHERE earlier.key BETWEEN ?2 AND ?3 AND earlier.id = ?5))
 ORDER BY key DESC LIMIT ?4
@@ -42,7 +48,7 @@ WHERE history.purge_at IS NOT NULL AND history.id = ? AND sessions.subject = ?
 
 -- Those in the recycle bin have an index of their own.
 -- name: said
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, '' AS subject, agent_id,
+SELECT history.id, role, content, history.created_at, metadata, external_id, history.purge_at, history.key, '' AS subject, agent_id,
        session_id, sessions.id AS session
 FROM (SELECT no AS number FROM sessions WHERE subject = ?1 AND state = 'active'
       UNION ALL
@@ -52,7 +58,7 @@ CROSS JOIN sessions ON sessions.no = theirs.number
 WHERE history.id = ?2
 
 -- name: binned_messages
-SELECT history.id, role, content, history.created_at, metadata, history.purge_at, history.key, subjects.subject, agent_id,
+SELECT history.id, role, content, history.created_at, metadata, external_id, history.purge_at, history.key, subjects.subject, agent_id,
        nullif(session_id, '') AS session_id
 FROM history INDEXED BY history_binned CROSS JOIN sessions ON sessions.no = history.key >> :MESSAGE_BITS
 CROSS JOIN subjects ON subjects.no = sessions.subject
@@ -86,11 +92,11 @@ SELECT count(*) FROM history WHERE ?1 IS NOT NULL AND key BETWEEN ?2 AND ?3
 DELETE FROM short_windows WHERE no IN (SELECT no FROM short_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
 
 -- name: append_short
-INSERT INTO short_messages (window, id, role, created_at, metadata, content)
-SELECT ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 IS NOT NULL
+INSERT INTO short_messages (window, id, role, created_at, metadata, external_id, content)
+SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
 
 -- name: short_messages
-SELECT id, role, content, created_at, metadata FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 ORDER BY rowid
+SELECT id, role, content, created_at, metadata, external_id FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 ORDER BY rowid
 
 -- name: remove_short
 DELETE FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 AND id = ?3

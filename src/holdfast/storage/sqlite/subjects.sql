@@ -1,5 +1,5 @@
 -- name: messages
-SELECT id, role, content, created_at, metadata, purge_at, key FROM history
+SELECT id, role, content, created_at, metadata, external_id, purge_at, key FROM history
 WHERE ?1 IS NOT NULL
   AND key IN (SELECT key FROM (SELECT key, sum(size) OVER (ORDER BY key) - size AS before
                                FROM (SELECT key, octet_length(content) AS size FROM history

@@ -282,10 +282,12 @@ def _arguments(now: int, session: str | None) -> tuple[Word, ...]:
 
 def _encode(message: Message) -> bytes:
     """A message as it is stored: its id, the rest of it but for its content, its content; the first two are a line."""
-    rest = to_json({"role": message.role, "at": message.created_at, "metadata": message.metadata})
+    rest = {"role": message.role, "at": message.created_at, "metadata": message.metadata}
+    if message.external_id is not None:
+        rest["external_id"] = message.external_id
     content = pack(message.content)
     body = _TEXT + content.encode() if isinstance(content, str) else _PACKED + content
-    return f"{message.id}\n{rest}\n".encode() + body
+    return f"{message.id}\n{to_json(rest)}\n".encode() + body
 
 
 def _messages(lengths: bytes, text: bytes) -> list[Message]:
@@ -296,8 +298,8 @@ def _messages(lengths: bytes, text: bytes) -> list[Message]:
         at += length
     rests = json.loads(b"[%b]" % b",".join(rest for _, rest, _ in parts))  # at once, which is much faster
     return [
-        Message(message_id.decode(), rest["role"], _content(body), rest["at"], rest["metadata"])
-        for (message_id, _, body), rest in zip(parts, rests, strict=True)
+        Message(one.decode(), rest["role"], _content(body), rest["at"], rest["metadata"], rest.get("external_id"))
+        for (one, _, body), rest in zip(parts, rests, strict=True)
     ]
 
 

@@ -200,6 +200,7 @@ CREATE TABLE history (
     id         text   COLLATE "C" NOT NULL,
     role       text   COLLATE "C" NOT NULL,
     metadata   text   COLLATE "C" NOT NULL,
+    external_id text  COLLATE "C",                   -- the caller's own id of it: given again, it is not added again
     content    bytea  NOT NULL,                      -- as in records
     PRIMARY KEY (subject, key)
 );
@@ -207,6 +208,7 @@ CREATE TABLE history (
 ALTER TABLE history ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE INDEX history_binned ON history (purge_at, key) WHERE purge_at IS NOT NULL;
 CREATE INDEX history_binned_by_id ON history (subject, id) WHERE purge_at IS NOT NULL;
+CREATE INDEX history_by_external_id ON history (subject, external_id, key) WHERE external_id IS NOT NULL;
 
 CREATE TABLE short_windows (
     subject    bigint NOT NULL,
@@ -229,6 +231,7 @@ CREATE TABLE short_messages (
     id         text   COLLATE "C" NOT NULL,
     role       text   COLLATE "C" NOT NULL,
     metadata   text   COLLATE "C" NOT NULL,
+    external_id text  COLLATE "C",
     content    bytea  NOT NULL,
     PRIMARY KEY (subject, "window", place),
     UNIQUE (subject, "window", id),

@@ -179,10 +179,12 @@ CREATE TABLE history (
     created_at INTEGER NOT NULL,
     metadata   TEXT    NOT NULL,
     content    ANY     NOT NULL,
-    purge_at   INTEGER                           -- one that was deleted by itself is in the recycle bin until then
+    purge_at   INTEGER,                          -- one that was deleted by itself is in the recycle bin until then
+    external_id TEXT                             -- the caller's own id of it: given again, it is not added again
 ) STRICT;
 
 CREATE INDEX history_binned ON history (purge_at) WHERE purge_at IS NOT NULL;
+CREATE INDEX history_by_external_id ON history (external_id, key) WHERE external_id IS NOT NULL;
 
 CREATE TABLE short_windows (
     no         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -203,6 +205,7 @@ CREATE TABLE short_messages (
     created_at INTEGER NOT NULL,
     metadata   TEXT    NOT NULL,
     content    ANY     NOT NULL,
+    external_id TEXT,
     PRIMARY KEY (window, id)
 ) STRICT;
 
