@@ -73,7 +73,7 @@ class World:
 
     def say(self, scope: Scope, *contents: str) -> None:
         turns = [message(text, at=self.now) for text in contents]
-        session, _ = self.history.append(scope, turns, now=self.now, summarize=roll)
+        session = self.history.append(scope, turns, now=self.now, summarize=roll).session
         self.short_term.append(scope, turns, ttl=3_600 * SECOND, now=self.now, most=99, session=session)
 
     def said(self, scope: Scope) -> list[str]:

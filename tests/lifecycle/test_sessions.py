@@ -61,7 +61,7 @@ class World:
     def say(self, scope: Scope, *contents: str, **metadata: str) -> list[str]:
         """Add messages to a conversation and to its short-term window; their ids."""
         messages = [Message(self.ids.next(self.now), "user", text, self.now, dict(metadata)) for text in contents]
-        session, _ = self.history.append(scope, messages, now=self.now, summarize=roll)
+        session = self.history.append(scope, messages, now=self.now, summarize=roll).session
         self.short_term.append(scope, messages, ttl=3_600 * SECOND, now=self.now, most=1_000, session=session)
         return [message.id for message in messages]
 

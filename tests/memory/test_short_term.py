@@ -233,7 +233,7 @@ def test_a_message_that_cannot_be_kept_is_refused_by_name(memory: MemoryManager,
     with pytest.raises(InvalidInputError, match=says):
         memory.short_term.add_messages([message])
     with pytest.raises(InvalidContentError, match="must be a list of objects"):
-        memory.short_term.add_messages(message if isinstance(message, str) else "hello")
+        memory.short_term.add_messages(message)
 
 
 def test_the_last_message_is_popped_into_the_recycle_bin(memory: MemoryManager, holdfast: Holdfast) -> None:
