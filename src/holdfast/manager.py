@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.filters import parse
@@ -70,6 +70,17 @@ _WITH_SOURCE = "deleted by the user, with what it was derived from"
 _WITH_DERIVED = "deleted by the user, together with what was derived"
 
 
+class Written(NamedTuple):
+    """What adding contents came to."""
+
+    ids: list[str]
+    usage: Usage
+    gone: int = 0
+    """How many old memories made way."""
+    existing: int = 0
+    """How many contents were there already."""
+
+
 class Memory(UserData):
     """The memory of one user as one agent sees it, in one session.
 
@@ -122,6 +133,7 @@ class Memory(UserData):
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Metadata = None,
         *,
+        dedupe: bool | None = None,
         source: str | None = None,
         derived_from: Ids = None,
     ) -> AddResult:
@@ -133,11 +145,15 @@ class Memory(UserData):
         ``dropped`` says how many did; the conversation's history keeps all of them. Of a text that is longer than what
         is indexed of it, ``indexed_chars`` says how much that is.
 
+        With ``dedupe``, a memory of the same kind and scope that has the same text already (whatever the case, the
+        white space and the closing punctuation) is returned instead, and ``operation`` is ``exists``; if not said, the
+        settings decide. It is for the kinds of which recall shows a text once.
+
         ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
         has the ids of the memories and messages of this user that it was made from.
         """
         origin = self._records.origin(source, derived_from)
-        return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune)
+        return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
 
     def add_with_auto_prune(
         self,
@@ -145,6 +161,7 @@ class Memory(UserData):
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Metadata = None,
         *,
+        dedupe: bool | None = None,
         source: str | None = None,
         derived_from: Ids = None,
     ) -> AddResult:
@@ -152,7 +169,8 @@ class Memory(UserData):
 
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
-        return self._add_one(content, memory_type, metadata, self._records.origin(source, derived_from), prune=True)
+        origin = self._records.origin(source, derived_from)
+        return self._add_one(content, memory_type, metadata, origin, prune=True, dedupe=dedupe)
 
     def add_many(
         self,
@@ -160,13 +178,15 @@ class Memory(UserData):
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
         *,
+        dedupe: bool | None = None,
         source: str | None = None,
         derived_from: Ids = None,
     ) -> AddManyResult:
         """Remember many contents in one transaction, all of them or none.
 
         ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
-        Gives ``memory_ids`` in the contents' order.
+        Gives ``memory_ids`` in the contents' order. With ``dedupe``, as in ``add``, contents that are there already or
+        come twice are not added again; ``existing`` says how many.
         """
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
@@ -175,33 +195,51 @@ class Memory(UserData):
         if len(contents) > _MOST_AT_ONCE:
             raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
         origin = self._records.origin(source, derived_from)
-        ids, usage, gone = (
-            self._write(kind, contents, metadata, origin, prune=self.auto_prune)
+        written = (
+            self._write(kind, contents, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
             if contents
-            else ([], self._usage(kind), 0)
+            else Written([], self._usage(kind))
         )
-        added = _describe_added(kind, "add_many", elapsed_ms(), usage, gone)
-        return {"memory_ids": ids, **added}
+        added = _describe_added(kind, "add_many", elapsed_ms(), written)
+        if written.existing:
+            added["existing"] = written.existing
+        return {"memory_ids": written.ids, **added}
 
     def _add_one(
-        self, content: Content, memory_type: MemoryKind, metadata: Metadata, origin: Origin, *, prune: bool
+        self,
+        content: Content,
+        memory_type: MemoryKind,
+        metadata: Metadata,
+        origin: Origin,
+        *,
+        prune: bool,
+        dedupe: bool | None,
     ) -> AddResult:
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
-        (memory_id,), usage, gone = self._write(kind, [content], metadata, origin, prune=prune)
+        written = self._write(kind, [content], metadata, origin, prune=prune, dedupe=dedupe)
         elapsed = elapsed_ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        added = _describe_added(kind, "add", elapsed, usage, gone)
-        result = cast("AddResult", {"memory_id": memory_id, **added})
+        added = _describe_added(kind, "exists" if written.existing else "add", elapsed, written)
+        result = cast("AddResult", {"memory_id": written.ids[0], **added})
         if isinstance(content, str) and len(content) > INDEXED_CHARS:
             result["indexed_chars"] = INDEXED_CHARS
         return result
 
     def _write(
-        self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
-    ) -> tuple[list[str], Usage, int]:
+        self,
+        kind: Kind,
+        contents: Sequence[Content],
+        metadata: Any,
+        origin: Origin,
+        *,
+        prune: bool,
+        dedupe: bool | None = None,
+    ) -> Written:
         if origin.is_given and not kind.durable:
             raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
+        if dedupe and not kind.shown_once:
+            raise refuse_kind(kind, "compared with what is there", "leave out dedupe")
         listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
         if listed and len(metadata) != len(contents):
             raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
@@ -211,16 +249,17 @@ class Memory(UserData):
             each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
             draft = self._drafts.get(kind.name, Draft)
             drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
-            ids, added = self._records.write(kind.name, drafts, prune=prune)
+            merge = kind.shown_once and (self._services.dedupe if dedupe is None else dedupe)
+            ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge)
             if kind.name is MemoryType.ENTITY:
                 refresh_entity_text(self._services, self._scope.subject, added.gone)
-            return ids, added.usage, added.pruned
+            return Written(ids, added.usage, added.pruned, len(added.found))
         texts = [_as_text(content, kind) for content in contents]
         if kind.name is MemoryType.WORKING:
-            return self.working.put(texts, metadata, prune=prune)
+            return Written(*self.working.put(texts, metadata, prune=prune))
         role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
         ids, held, dropped = self.short_term.append(role, texts, metadata)
-        return ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped
+        return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
 
     # --- recalling ----------------------------------------------------------------------------------------------------
 
@@ -238,10 +277,11 @@ class Memory(UserData):
         """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
 
         Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
-        more; with ``explain``, the parts of its score. Filters apply before the best are taken. Of several kinds each
-        keeps its best match; working memory comes first, the others by score, and of equals the newer. With ``"all"``
-        every kind is asked, and one whose best match scores below 0.1 stays away. Archived memories are left out,
-        episodes aside, unless asked for.
+        more; with ``explain``, the parts of its score. Of memories of the same text (long-term, persona, entity and
+        structured ones) the newest is given, and ``count`` says how many there are. Filters apply before the best
+        are taken. Of several kinds each keeps its best match; working memory comes first, the others by score, and of
+        equals the newer. With ``"all"`` every kind is asked, and one whose best match scores below 0.1 stays away.
+        Archived memories are left out, episodes aside, unless asked for.
         """
         elapsed_ms = start_watch()
         kinds = kinds_of(memory_types, memory_type)
@@ -263,8 +303,12 @@ class Memory(UserData):
             result = memory_result(match.memory, options.now)
         else:
             result = item_result(self._scope, TYPES[match.kind], match.memory)
-        parts = {"explanation": match.hit.parts} if options.explain else {}
-        return cast("RetrieveResult", {**result, "score": match.hit.score, **parts})
+        scored = cast("RetrieveResult", {**result, "score": match.hit.score})
+        if match.hit.times > 1:
+            scored["count"] = match.hit.times
+        if options.explain:
+            scored["explanation"] = match.hit.parts
+        return scored
 
     def _items(self, kind: Kind) -> list[Message]:
         """What the process or the session holds of a kind that is not durable."""
@@ -530,14 +574,15 @@ class TextMemory:
         return self._memory.archive_due(self._kind)
 
 
-def _describe_added(kind: Kind, operation: str, elapsed: float, usage: Usage, gone: int) -> WriteResult:
+def _describe_added(kind: Kind, operation: str, elapsed: float, written: Written) -> WriteResult:
     """What every add says. Of old memories that made way: whether they left the window or went to the bin."""
     result: WriteResult = {
         "operation": operation,
         "memory_type": kind.name.value,
         "latency_ms": elapsed,
-        "quota_remaining": usage.remaining,
+        "quota_remaining": written.usage.remaining,
     }
+    gone = written.gone
     if gone and kind.name is MemoryType.SHORT_TERM:
         result["dropped"] = gone
     elif gone:

@@ -23,6 +23,8 @@ class WriteResult(TypedDict):
     """How many old memories went to the recycle bin to make room."""
     dropped: NotRequired[int]
     """How many messages left the window of short-term memory."""
+    existing: NotRequired[int]
+    """How many of several contents were there already, and were not added again."""
 
 
 class AddResult(WriteResult):
@@ -62,6 +64,8 @@ class RetrieveResult(MemoryResult):
     """From 0 to 1; higher is better."""
     explanation: NotRequired[dict[str, float]]
     """The parts of the score, where they were asked for."""
+    count: NotRequired[int]
+    """How many of the memories that bear on the query have this text, where that is more than one."""
 
 
 class GetResult(MemoryResult):

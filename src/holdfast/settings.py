@@ -105,6 +105,11 @@ class Settings:
         "Memory for recall indexes, in MiB; the least recently used go first.", 512, 1, unit=MIB, name="index_mib"
     )
     max_content_bytes: int = _number("The largest content of one memory.", MAX_CONTENT_BYTES, 1)
+    dedupe: bool = _switch(
+        "yes: adding a text that is there already gives the memory that is there, unless the call says otherwise. MCP "
+        "does so in any case.",
+        on=False,
+    )
     archive_url: str = _setting(
         "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix.", default="file://<home>/archive"
     )

@@ -133,6 +133,7 @@ class Store:
             clock=clock,
             check=database.check_usable,
             max_content_bytes=settings.max_content_bytes,
+            dedupe=settings.dedupe,
         )
 
     def _make_shared_services(self) -> None:

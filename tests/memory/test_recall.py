@@ -228,7 +228,7 @@ def test_filters_know_equality_lists_ranges_existence_any_and_all(
 
 def test_neighbouring_turns_lend_each_other_context(holdfast: Holdfast) -> None:
     answer = "Yes! I finished it in under four hours."
-    alone = holdfast.manager("user", "agent").add(answer)["memory_id"]
+    alone = holdfast.manager("user", "agent").add(answer.replace("four", "five"))["memory_id"]
     session = holdfast.manager("user", "agent", "chat")
     session.add("Did you hear about the marathon in Kyoto?")
     in_context = session.add(answer)["memory_id"]

@@ -114,6 +114,10 @@ class Kind:
     """How often it is backed up; ``None``: not at all."""
     has_facts: bool = False
     """Whether facts are kept of its records, which go with them."""
+    shown_once: bool = False
+    """Whether recall shows records of the same text once."""
+    has_names: bool = False
+    """Whether a name says what a record is about: then two that have names are never the same."""
 
 
 MIB: Final = 1024 * 1024
@@ -134,11 +138,52 @@ TYPES: Final = MappingProxyType(
         for kind in (
             Kind(MemoryType.WORKING, 1, _SESSION, False, 1.0, 1_000, 64 * MIB),
             Kind(MemoryType.SHORT_TERM, 2, _SESSION, False, 10.0, 1_000, 64 * MIB, None, _HOUR),
-            Kind(MemoryType.LONG_TERM, 3, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD, _YEAR, _DAILY),
-            Kind(MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB, None, _KEPT, Rhythm.WEEKLY),
+            Kind(
+                MemoryType.LONG_TERM,
+                3,
+                _USER,
+                True,
+                100.0,
+                10_000,
+                1024 * MIB,
+                Archive.COLD,
+                _YEAR,
+                _DAILY,
+                shown_once=True,
+            ),
+            Kind(
+                MemoryType.PERSONA, 4, _AGENT, True, 100.0, 1_000, 64 * MIB, None, _KEPT, Rhythm.WEEKLY, shown_once=True
+            ),
             Kind(MemoryType.EPISODIC, 5, _AGENT, True, 100.0, 10_000, 4096 * MIB, Archive.SUMMARY, _EPISODE, _DAILY),
-            Kind(MemoryType.ENTITY, 6, _USER, True, 100.0, 50_000, 1024 * MIB, None, _ANY_LIFE, _DAILY, has_facts=True),
-            Kind(MemoryType.STRUCTURED, 7, _USER, True, 100.0, 10_000, 1024 * MIB, Archive.COLD, _HALF_YEAR, _DAILY),
+            Kind(
+                MemoryType.ENTITY,
+                6,
+                _USER,
+                True,
+                100.0,
+                50_000,
+                1024 * MIB,
+                None,
+                _ANY_LIFE,
+                _DAILY,
+                has_facts=True,
+                shown_once=True,
+                has_names=True,
+            ),
+            Kind(
+                MemoryType.STRUCTURED,
+                7,
+                _USER,
+                True,
+                100.0,
+                10_000,
+                1024 * MIB,
+                Archive.COLD,
+                _HALF_YEAR,
+                _DAILY,
+                shown_once=True,
+                has_names=True,
+            ),
         )
     }
 )

@@ -67,8 +67,12 @@ class DurableRecords:
             self.check_source(origin.source)
         return origin
 
-    def write(self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False) -> tuple[list[str], Added]:
-        """Add all drafts as records of a kind, or none of them."""
+    def write(
+        self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False, dedupe: bool = False
+    ) -> tuple[list[str], Added]:
+        """Add all drafts as records of a kind, or none of them; their ids. With ``dedupe``, the id of the record that
+        has a draft's text already stands for it.
+        """
         self.scope.check_one()
         now = self.services.now()
         records = [
@@ -88,8 +92,10 @@ class DurableRecords:
             for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
         ]
         entries = [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)]
-        added = self.services.records.insert(self.scope.subject, TYPES[name], entries, prune=prune, now=now)
-        return [record.id for record in records], added
+        added = self.services.records.insert(
+            self.scope.subject, TYPES[name], entries, prune=prune, now=now, dedupe=dedupe
+        )
+        return [added.found.get(record.id, record.id) for record in records], added
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""

@@ -92,6 +92,8 @@ class Services(Stores):
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
+    dedupe: bool = False
+    """Whether adding a text that is there gives what is there, where the caller does not say."""
     working: WorkingStore = field(default_factory=WorkingStore)
     latencies: Latencies = field(default_factory=Latencies)
     _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))

@@ -63,6 +63,8 @@ class IndexRow(NamedTuple):
     """The passages' terms, as ``recall.terms.encode`` wrote them; empty for an archived record."""
     text: str | None = None
     """The record's text, where there are no terms."""
+    text_hash: int | None = None
+    """Equal texts have the same; ``None`` if the record is not to be taken for another."""
 
 
 #: How far an index has followed a scope; means something to the engine only.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
@@ -63,6 +64,8 @@ class Added(NamedTuple):
     """How many old records went to the recycle bin to make room."""
     gone: tuple[str, ...] = ()
     """Which they were."""
+    found: Mapping[str, str] = MappingProxyType({})
+    """The ids of the records that were there already, by those of the entries that were not added for that."""
 
 
 class RecordReader(Protocol):
@@ -90,8 +93,11 @@ class RecordReader(Protocol):
 class RecordWriter(Protocol):
     """Adds, changes and moves records."""
 
-    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
-        """Add all entries, or none of them.
+    def insert(
+        self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, dedupe: bool = False
+    ) -> Added:
+        """Add all entries, or none of them. With ``dedupe``, without those whose text an active record of the scope
+        has, which is looked for in the same transaction, or another entry.
 
         Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
         whatever other writers do, and ``ConflictError`` where a live record goes by the name of one of them. With

@@ -142,6 +142,8 @@ class Batch(NamedTuple):
     """... and how often."""
     blobs: dict[int, bytes]
     """The stored terms of the records of several passages."""
+    text_hash: Ints
+    """Equal texts have the same; 0 for records that are not to be taken for others."""
 
     @classmethod
     def read(cls, kind: Kind, rows: Sequence[IndexRow]) -> Batch:
@@ -154,7 +156,9 @@ class Batch(NamedTuple):
             ids = sorted(latest)
             rows = [latest[record_id] for record_id in ids]
         columns = list(zip(*rows, strict=True)) or [()] * len(IndexRow._fields)
-        _, agents, sessions, created_at, updated_at, hidden_from, archived_from, metadata, vectors, blobs, _ = columns
+        _, agents, sessions, created_at, updated_at, hidden_from, archived_from, metadata, vectors, blobs, _, hashes = (
+            columns
+        )
         said = terms.decode(blobs)
         texts: dict[Any, Any] = {}  # of equal ones, one is kept
         return cls(
@@ -173,6 +177,7 @@ class Batch(NamedTuple):
             said.term,
             said.times,
             {at: blobs[at] for at in np.flatnonzero(said.passages > 1).tolist()},
+            np.array([one or 0 for one in hashes] if kind.shown_once else [0] * len(ids), np.int64),
         )
 
 

@@ -27,6 +27,8 @@ from holdfast.recall.session_links import NONE, SessionLinks
 
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
+#: So few new records are compared with the others one by one.
+_FEW: Final = 16
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -64,6 +66,8 @@ class Hit(NamedTuple):
     """If asked for: the evidence of which the score is made, which adds up to ``evidence``."""
     updated_at: int
     """When the record was last changed."""
+    times: int = 1
+    """How many of the records that passed have this text; the hit is the newest of them, at the best one's place."""
 
 
 class ScopeIndex:
@@ -78,6 +82,8 @@ class ScopeIndex:
         self._archived_from = GrowingArray(np.int64)
         self._hidden_from = GrowingArray(np.int64)
         self._length = GrowingArray(np.float32)
+        self._text_hash = GrowingArray(np.int64)
+        self._repeated: set[int] = set()  # the hashes of texts that several records have, or had
         self._first = GrowingArray(np.int64)  # each slot's first passage
         self._vectors = GrowingArray(np.float32, 0)
         self._total: npt.NDArray[np.float64] = np.zeros(0)
@@ -100,8 +106,9 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """About what the index holds in memory."""
-        arrays = (self._vectors, self._here, self._archived_from, self._hidden_from, self._length, self._first)
-        held = sum(array.nbytes for array in arrays) + self._blob_bytes
+        columns = (self._here, self._archived_from, self._hidden_from, self._length, self._first, self._text_hash)
+        held = self._vectors.nbytes + sum(column.nbytes for column in columns) + self._blob_bytes
+        held += 64 * len(self._repeated)
         held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
         return held + 240 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
 
@@ -131,8 +138,21 @@ class ScopeIndex:
         self._here.extend(np.ones(count, np.bool_))
         self._archived_from.extend(np.concatenate([batch.archived_from for batch in batches]))
         self._hidden_from.extend(np.concatenate([batch.hidden_from for batch in batches]))
+        self._text_hash.extend(np.concatenate([batch.text_hash for batch in batches]))
+        self._note_repeated(count)
         self._links.add([name for batch in batches for name in batch.session_id])
         self._derived = None
+
+    def _note_repeated(self, count: int) -> None:
+        """Note which of the last records have a text that others have."""
+        hashes = self._text_hash.view
+        if count > _FEW:
+            found, times = np.unique(hashes, return_counts=True)
+            self._repeated.update(found[times > 1].tolist())
+        else:
+            new = hashes[-count:].tolist()
+            self._repeated.update(one for one in new if np.count_nonzero(hashes == one) > 1)
+        self._repeated.discard(0)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Hold these records no longer. Ids that are not held are ignored."""
@@ -200,7 +220,7 @@ class ScopeIndex:
         owned = np.repeat(self._here.view, np.diff(first, append=len(self._vectors)))
         self._vectors.replace(self._vectors.view[owned])
         self._first.replace(np.cumsum(counts) - counts)
-        for array in (self._here, self._archived_from, self._hidden_from, self._length):
+        for array in (self._here, self._archived_from, self._hidden_from, self._length, self._text_hash):
             array.replace(array.view[kept])
         self._links.renumber(kept, numbers)
         self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
@@ -238,15 +258,21 @@ class ScopeIndex:
             evidence = evidence + neighbours
         if passing < len(evidence):
             evidence = np.where(wanted, evidence, np.float32(-np.inf))
+        groups: dict[int, tuple[int, int]] = {}
+        if self._repeated:
+            best, groups = self._best_once(evidence, count, wanted)
+        else:
+            best = self._best(evidence, count)
         hits = []
-        for slot, total in self._best(evidence, count):
+        for slot, total in best:
             passage, close = self._best_passage(slot, closeness, query.terms, weights)
             parts = {}
             if options.explain:
                 near = 0.0 if neighbours is None else float(neighbours[slot])
                 parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": near, "evidence": total}
-            changed = int(self._columns.updated_at[slot])
-            hits.append(Hit(self._ids[slot], ranking.score(total), passage, parts, changed))
+            shown, times = groups.get(slot, (slot, 1))
+            changed = int(self._columns.updated_at[shown])
+            hits.append(Hit(self._ids[shown], ranking.score(total), passage, parts, changed, times))
         return hits
 
     def list_newest(self, options: SearchOptions) -> list[str]:
@@ -323,6 +349,28 @@ class ScopeIndex:
         ids = (self._ids[slot] for slot in slots)
         ranked = nlargest(count, zip(steps.tolist(), changed.tolist(), ids, slots.tolist(), strict=True))
         return [(slot, step * _GRAIN) for step, _, _, slot in ranked]
+
+    def _best_once(
+        self, evidence: Floats, count: int, wanted: Mask
+    ) -> tuple[list[tuple[int, float]], dict[int, tuple[int, int]]]:
+        """The same with one slot for each text: the one with the most evidence. Of texts that several records have,
+        by that slot: the newest record's, and how many have it.
+        """
+        evidence, hashes, changed = evidence.copy(), self._text_hash.view, self._columns.updated_at
+        groups: dict[int, tuple[int, int]] = {}
+        rest = int(np.count_nonzero(wanted))
+        while True:
+            best = self._best(evidence, min(count, rest))
+            before = rest
+            for slot, _ in best:
+                if int(hashes[slot]) not in self._repeated or slot in groups or np.isneginf(evidence[slot]):
+                    continue
+                alike = np.flatnonzero((hashes == hashes[slot]) & wanted)
+                groups[slot] = (max(alike.tolist(), key=lambda one: (changed[one], self._ids[one])), len(alike))
+                evidence[alike[alike != slot]] = -np.inf
+                rest -= len(alike) - 1
+            if rest == before:  # all of them are different
+                return best, groups
 
     def _best_passage(
         self, slot: int, closeness: Floats | None, query_terms: npt.NDArray[np.uint32], weights: npt.NDArray[np.float64]

@@ -22,11 +22,11 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.access import Principal, Right, list_rights
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
-from holdfast.core.records import ALL, OWN, TYPES, Kind, State, Usage
+from holdfast.core.records import ALL, OWN, TYPES, Kind, State
 from holdfast.core.values import Origin, agent_of, check_id, check_tenant, is_id
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import read_bundle
-from holdfast.manager import Content
+from holdfast.manager import Content, Written
 from holdfast.results import DeleteResult, ExplainResult, RestoreResult
 
 _OWN: Final = frozenset(kind.value for kind in OWN)
@@ -184,14 +184,21 @@ class BoundedMemory(MemoryManager):
         return self._engine.sessions.remove(self.agent_id, self.session_id, user_id=self.user_id)
 
     def _write(
-        self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, *, prune: bool
-    ) -> tuple[list[str], Usage, int]:
+        self,
+        kind: Kind,
+        contents: Sequence[Content],
+        metadata: Any,
+        origin: Origin,
+        *,
+        prune: bool,
+        dedupe: bool | None = None,
+    ) -> Written:
         if prune and self._by_agent and kind.name.value in _OWN:
             raise ForbiddenError(
                 f"pruning takes the oldest {kind.name} memories of all agents, and the key is bound to agents; delete "
                 "what is no longer needed"
             )
-        return super()._write(kind, contents, metadata, origin, prune=prune)
+        return super()._write(kind, contents, metadata, origin, prune=prune, dedupe=dedupe)
 
     # --- what follows memories to other agents ----------------------------------------------------------------------
 

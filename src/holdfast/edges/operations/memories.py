@@ -42,8 +42,15 @@ Kinds = Annotated[list[KindName], Field(min_length=1, max_length=len(MemoryType)
 Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
 
 
+_DEDUPE: Final = (
+    "Whether a text that is there already is not added again: the memory that is there is returned, with the operation "
+    "`exists`. If not given, the settings decide."
+)
+
+
 class _New(Scoped):
     memory_type: KindName = Field(MemoryType.LONG_TERM, description=_KINDS)
+    dedupe: bool | None = Field(None, description=_DEDUPE)
     source: Source = None
     derived_from: DerivedFrom = None
     auto_prune: bool = Field(False, description="At the quota, send the oldest tenth of the kind to the bin first.")
@@ -129,6 +136,7 @@ class BriefMemory(Answer):
     created_at: str = Field(description="The day.")
     memory_type: MemoryType | None = Field(None, description="Where several kinds were asked for.")
     is_archived: bool | None = Field(None, description="Where it is: then only a summary is left.")
+    count: int | None = Field(None, description="How many memories say this, where several do.")
 
 
 class BriefMemories(Answer):
@@ -155,6 +163,7 @@ def _shorten_one(memory: dict[str, Any], *, with_kind: bool) -> dict[str, Any]:
         "created_at": memory["created_at"][:10],
         **({"memory_type": memory["memory_type"]} if with_kind else {}),
         **({"is_archived": True} if memory["is_archived"] else {}),
+        **({"count": memory["count"]} if "count" in memory else {}),
     }
 
 

@@ -32,17 +32,20 @@ _WORDS: Final = {
     "LAST_KIND": str(LAST_KIND),
     "MESSAGE_BITS": str(MESSAGE_BITS),
     "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
+    "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.shown_once and not kind.has_names),
 }
 _WORD: Final = re.compile(r"(?<!:):([A-Z_]+)\b")
 #: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY``, and
-#: ``IN LIST($1)`` for a JSON list, ``packed($1)`` for a text that may be compressed.
+#: ``IN LIST($1)`` for a JSON list of texts, ``IN NUMBERS($1)`` for one of numbers, ``packed($1)`` for a text that may
+#: be compressed.
 _DIALECTS: Final = {
     "holdfast.storage.postgres": (
         (r" IN LIST\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements_text(\1::jsonb)))"),
+        (r" IN NUMBERS\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements(\1::jsonb)::bigint))"),
         (r" INDEXED BY \w+", ""),
     ),
     "holdfast.storage.sqlite": (
-        (r" IN LIST\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
+        (r" IN (?:LIST|NUMBERS)\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
         (r"packed\((\$\d+)\)", r"\1"),
         (r"convert_to\(([\w.]+), 'UTF8'\)", r"CAST(\1 AS BLOB)"),
         (r"::\w+", ""),
@@ -66,6 +69,7 @@ def statements(package: str) -> dict[str, str]:
         found = {name: re.sub(pattern, replacement, text) for name, text in found.items()}
     found |= _read(package)
     words = _WORDS | {name.partition(".")[2]: text for name, text in found.items()}
+    words |= {name: _fill(text, words) for name, text in words.items()}  # some are made of others
     return {name: _fill(text, words) for name, text in found.items() if not name.partition(".")[2].isupper()}
 
 

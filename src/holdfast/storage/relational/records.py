@@ -162,6 +162,9 @@ class _Insertion:
     entries: Sequence[Entry]
     prune: bool
     now: int
+    dedupe: bool
+    stored: Mapping[str, record_rows.Stored]
+    """The stored forms of the records' texts, by the records' ids."""
     pruned: list[str] = field(default_factory=list)
     kept: list[tuple[Move, Hold]] = field(default_factory=list)
     """The oldest record that a hold keeps, where the quota has no room for that reason."""
@@ -175,8 +178,11 @@ class SqlRecords(SqlStore):
         self._models: dict[str | None, int | None] = {}
         self._profiles = Profiles()
 
-    def insert(self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int) -> Added:
-        new = _Insertion(subject, kind, entries, prune, now)
+    def insert(
+        self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, dedupe: bool = False
+    ) -> Added:
+        texts = {one.id: record_rows.to_stored(one.content, one.metadata, one.body) for one, _ in entries}
+        new = _Insertion(subject, kind, entries, prune, now, dedupe, texts)
         try:
             return self._insert(new)
         except AgainError as unsure:
@@ -194,49 +200,58 @@ class SqlRecords(SqlStore):
 
     def _insert(self, new: _Insertion, before: Sequence[str] | None = None) -> Added:
         """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
-        subject, kind, entries = new.subject, new.kind, new.entries
-        stored = [
-            record_rows.to_stored(entry.record.content, entry.record.metadata, entry.record.body) for entry in entries
-        ]
-        size = sum(one.size for one in stored)
-        asked = record_rows.context_query(subject, kind, (entry.record.scope.agent_id for entry in entries))
+        subject, kind = new.subject, new.kind
+        asked = record_rows.context_query(subject, kind, (record.scope.agent_id for record, _ in new.entries))
         with self._database.write(subject, asked if before is None else None) as tx, record_moves.unique(kind.name):
             number = tx.number_for(subject)
             context = tx.first(record_rows.WriteContext, *asked)
             batch = MoveBatch(tx, subject, number, now=new.now, is_held=context.is_held)
             counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
-            if before is not None and record_moves.find_current(tx, entries[0].record.id, number) is not None:
-                return Added(counter.usage(maximum), len(before), tuple(before))  # only the answer was lost
+            found = _find_same(tx, number, new) if new.dedupe and new.entries else {}
+            scopes = [record.scope for record, _ in new.entries]
+            new = replace(new, entries=[one for one in new.entries if one.record.id not in found]) if found else new
+            first = new.entries[0].record.id if new.entries and before is not None else None
+            if first is not None and record_moves.find_current(tx, first, number) is not None:
+                return Added(
+                    counter.usage(maximum), len(before or ()), tuple(before or ()), found
+                )  # an answer was lost
             if context.is_removed:
-                refuse_removed_agents(tx, (entry.record.scope for entry in entries))
-            for entry in entries:
-                batch.free_name(kind, entry.record.name)
-            if excess(counter.usage(maximum), len(stored), size):
-                _make_room(batch, new, maximum, size)
-            book = self._profiles.book(tx, subject.tenant, context.version)
-            models = {
-                model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(entries)
-            }
-            rows = self._rows(tx, new, number, stored, counter=counter, book=book, models=models)
-            if len(rows) == 1 and entries[0].record.name is None:  # nothing can be in its way
-                tx.later("records.insert", rows[0])
-            else:
-                tx.run_many("records.insert", rows)
-            sources = (entry.record.derived_from for entry in entries)
-            record_rows.note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
-            counter.count(len(stored), size)
-            batch.save()
+                refuse_removed_agents(tx, scopes)
+            if not new.entries:
+                return Added(counter.usage(maximum), 0, found=found)
+            self._add(batch, new, number, context)
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
-            tx.then(partial(self._models.update, models))  # what has been committed stays as it is
-            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned))
+            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), found)
+
+    def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
+        """Write new records; room is made for them first, if there is none."""
+        tx, counter, maximum = batch.tx, batch.counter(new.kind), context.limits(new.kind)
+        for record, _ in new.entries:
+            batch.free_name(new.kind, record.name)
+        size = sum(new.stored[record.id].size for record, _ in new.entries)
+        if excess(counter.usage(maximum), len(new.entries), size):
+            _make_room(batch, new, maximum, size)
+        book = self._profiles.book(tx, new.subject.tenant, context.version)
+        models = {
+            model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(new.entries)
+        }
+        rows = self._rows(tx, new, number, counter=counter, book=book, models=models)
+        if len(rows) == 1 and new.entries[0].record.name is None:  # nothing can be in its way
+            tx.later("records.insert", rows[0])
+        else:
+            tx.run_many("records.insert", rows)
+        sources = (record.derived_from for record, _ in new.entries)
+        record_rows.note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
+        counter.count(len(rows), size)
+        batch.save()
+        tx.then(partial(self._models.update, models))  # what has been committed stays as it is
 
     def _rows(
         self,
         tx: Transaction,
         new: _Insertion,
         number: int,
-        stored: Sequence[record_rows.Stored],
         *,
         counter: record_rows.ScopeCounter,
         book: Book,
@@ -245,7 +260,8 @@ class SqlRecords(SqlStore):
         """The rows of new records, as ``records.insert`` takes them."""
         profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
         rows: list[tuple[Any, ...]] = []
-        for one, (record, encoding) in zip(stored, new.entries, strict=True):
+        for record, encoding in new.entries:
+            one = new.stored[record.id]
             labels = labels_of(record.metadata) if book.is_selective else None
             about = (record.scope, record.id if record.id in book.singled else None, labels)
             if about not in profiles:
@@ -256,7 +272,7 @@ class SqlRecords(SqlStore):
             dates = (record.created_at, record.updated_at, record.dated_at, aged_from)
             found_by = (models[encoding.model], encoding.vectors, encoding.terms)
             texts = (one.metadata, one.content, one.body, record.source, _list_sources(record.derived_from))
-            rows.append((*own, *whose, *dates, one.size, *found_by, *texts))
+            rows.append((*own, *whose, *dates, one.size, *found_by, *texts, one.text_hash))
         return rows
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
@@ -336,7 +352,8 @@ class SqlRecords(SqlStore):
             found_by = (record_moves.model_code(tx, model), vectors, terms)
             texts = (stored.metadata, stored.content, stored.body)
             listed = _list_sources(record.derived_from)
-            values = (record.name, record.updated_at, stored.size, *found_by, *texts, record.source, listed, row.key)
+            own = (record.source, listed, stored.text_hash, row.key)
+            values = (record.name, record.updated_at, stored.size, *found_by, *texts, *own)
             tx.run("records.replace", values)
             if labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
                 self._relabel(tx, record, row.key)
@@ -385,6 +402,25 @@ class SqlRecords(SqlStore):
             quota = tx.find(QuotaRow, "records.quota", who) or QuotaRow(None, None)
             values = quota._asdict() | {name: -1 if value is None else value for name, value in maximum.items()}
             tx.run("records.put_quota", (*who, values["max_memories"], values["max_bytes"]))
+
+
+class SameRow(NamedTuple):
+    """A record that has a text."""
+
+    id: str
+    text_hash: int
+
+
+def _find_same(tx: Transaction, number: int, new: _Insertion) -> dict[str, str]:
+    """The records that have the texts of entries already, and entries that others repeat, by the ids of those that are
+    not to be added. What has a name of its own is never the same.
+    """
+    agent = new.entries[0].record.scope.agent_id if "agent" in new.kind.scope else None
+    hashes = {one.id: new.stored[one.id].text_hash for one, _ in new.entries if not (one.name and new.kind.has_names)}
+    asked = (number, to_json(sorted(set(hashes.values()))), new.kind.code, new.now, agent)
+    there = {row.text_hash: row.id for row in tx.all(SameRow, "records.of_text", asked)}
+    pairs = ((record_id, there.setdefault(text_hash, record_id)) for record_id, text_hash in hashes.items())
+    return {record_id: same for record_id, same in pairs if same != record_id}
 
 
 def _make_room(batch: MoveBatch, new: _Insertion, maximum: tuple[int | None, int | None], size: int) -> None:

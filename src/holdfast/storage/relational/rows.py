@@ -18,6 +18,7 @@ from holdfast.core.clock import check_deadline
 from holdfast.core.decisions import Held, RecordFacts
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import COUNT_BITS, HISTORY, KIND_BITS, TYPES, Kind, Record, Scope, State, Subject, Usage
+from holdfast.core.texts import hash_text
 from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
 from holdfast.storage.relational.database import NOBODY, Question, Transaction
 
@@ -208,13 +209,14 @@ class Stored(NamedTuple):
     body: str | bytes | None
     size: int
     """Bytes of the content and the body, before any compression."""
+    text_hash: int
 
 
 def to_stored(content: str, metadata: dict[str, Any], body: dict[str, Any] | None) -> Stored:
     """The stored form of a record's text and data."""
     text = None if body is None else to_json(body)
     size = len(content.encode()) + (0 if text is None else len(text.encode()))
-    return Stored(to_json(metadata), pack(content), None if text is None else pack(text), size)
+    return Stored(to_json(metadata), pack(content), None if text is None else pack(text), size, hash_text(content))
 
 
 def as_record(subject: Subject, row: RecordRow) -> Record:

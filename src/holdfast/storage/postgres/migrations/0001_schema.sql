@@ -100,6 +100,7 @@ CREATE TABLE records (
     purge_at   bigint,                               -- in the recycle bin until then
     pack       bigint,                               -- the cold object that holds the rest of it
     size       bigint NOT NULL,
+    text_hash  bigint NOT NULL,                      -- equal texts have the same
     model      bigint,
     id         text   COLLATE "C" NOT NULL,
     state      text   COLLATE "C" NOT NULL,
@@ -135,6 +136,7 @@ CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (:OWN_KIN
 CREATE INDEX records_by_bundle ON records (bundle, key) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack, key) WHERE pack IS NOT NULL;
 CREATE INDEX records_by_source ON records (source, key) WHERE source IS NOT NULL;
+CREATE INDEX records_by_text ON records (subject, text_hash) WHERE state IN ('active', 'archived');
 
 -- What records say they were derived from, to be looked up the other way round. A row goes with its record.
 CREATE TABLE derivations (
@@ -533,7 +535,7 @@ CREATE FUNCTION add_expected(
     record_created_at bigint, record_updated_at bigint, record_dated_at bigint, record_aged_from bigint,
     record_size bigint, record_model bigint, record_vectors bytea, record_terms bytea,
     record_metadata text, record_content bytea, record_body bytea, record_source text,
-    record_derived_from text,
+    record_derived_from text, record_text_hash bigint,
     counted_scope bigint, counted_seq bigint, counted_floor bigint, counted_next bigint, counted_memories bigint,
     counted_bytes bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -543,11 +545,11 @@ BEGIN
     END IF;
     INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
                          updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                         derived_from)
+                         derived_from, text_hash)
     VALUES (record_key, record_subject, record_kind, record_profile, record_id, 'active', 1, record_agent_id,
             record_session_id, record_name, record_created_at, record_updated_at, record_dated_at, record_aged_from,
             record_size, record_model, record_vectors, record_terms, record_metadata, record_content, record_body,
-            record_source, record_derived_from);
+            record_source, record_derived_from, record_text_hash);
     UPDATE scopes
     SET seq = counted_seq, floor = counted_floor, next = counted_next, memories = counted_memories, bytes = counted_bytes
     WHERE scopes.subject = record_subject AND scopes.scope = counted_scope;

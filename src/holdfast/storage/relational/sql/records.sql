@@ -42,9 +42,9 @@ INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = mod
 -- name: insert
 INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
                      updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                     derived_from)
+                     derived_from, text_hash)
 VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19),
-        $20, $21)
+        $20, $21, $22)
 
 -- name: get
 SELECT :RECORD
@@ -56,6 +56,15 @@ SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
   AND (delete_after IS NULL OR aged_from + delete_after > $4)
+
+-- The newest comes last. What is archived is not found by the usual recall, so that it is not taken for what is there.
+-- name: of_text
+SELECT id, text_hash FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($2) AND records.kind = $3
+  AND state IN ('active', 'archived') AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+  AND (archive_after IS NULL OR aged_from + archive_after > $4) AND (delete_after IS NULL OR aged_from + delete_after > $4)
+  AND ($5::text IS NULL OR agent_id = $5)
+ORDER BY key
 
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
@@ -140,8 +149,9 @@ SELECT alias FROM subjects WHERE no = $1
 
 -- name: replace
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
-                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11
-WHERE subject = $12::bigint >> :KEY_BITS AND key = $12
+                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11,
+                   text_hash = $12
+WHERE subject = $13::bigint >> :KEY_BITS AND key = $13
 
 -- name: move_keeping
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
@@ -163,7 +173,7 @@ LIMIT $4
 -- name: index_rows
 SELECT :INDEXED,
        CASE WHEN model = $1 THEN vectors END AS vectors, terms,
-       CASE WHEN length(terms) = 0 THEN content END AS text
+       CASE WHEN length(terms) = 0 THEN content END AS text, :TEXT_HASH
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $3::bigint >> :KEY_BITS AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
 ORDER BY key
@@ -171,6 +181,6 @@ ORDER BY key
 -- name: index_row
 SELECT :INDEXED,
        CASE WHEN model = $1 THEN vectors END AS vectors, terms,
-       CASE WHEN length(terms) = 0 THEN content END AS text
+       CASE WHEN length(terms) = 0 THEN content END AS text, :TEXT_HASH
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE id = $2 AND subject = $3 AND state IN ('active', 'archived')

@@ -10,6 +10,10 @@ records.kind, records.id, state, version, agent_id, session_id, name, created_at
 id, agent_id, session_id, created_at, updated_at, aged_from + delete_after AS hidden_from,
        CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END AS archived_from, metadata
 
+-- What says that records are the same; not of those whose name says what they are about.
+-- name: TEXT_HASH
+CASE WHEN name IS NULL OR records.kind IN (:TEXT_KINDS) THEN text_hash END AS text_hash
+
 -- name: SESSION
 sessions.id, subjects.subject, agent_id, nullif(session_id, '') AS session_id, state, version, created_at, updated_at,
        aged_from, aged_from + delete_after AS hidden_from, moved_at, reason, purge_at, bundle, messages, size, summary,

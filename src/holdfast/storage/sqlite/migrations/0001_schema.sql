@@ -97,6 +97,7 @@ CREATE TABLE records (
     bundle      TEXT,                                -- what it went together with
     pack        INTEGER,                             -- the cold object that holds the rest of it
     size        INTEGER NOT NULL,
+    text_hash   INTEGER NOT NULL,                    -- equal texts have the same
     model       INTEGER,
     vectors     BLOB,
     terms       BLOB    NOT NULL,
@@ -116,6 +117,8 @@ CREATE INDEX records_by_agent ON records (agent_id) WHERE kind IN (:OWN_KINDS);
 CREATE INDEX records_by_bundle ON records (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack) WHERE pack IS NOT NULL;
 CREATE INDEX records_by_source ON records (source) WHERE source IS NOT NULL;
+-- As an expression, so that it is for looking up a text alone: what reads a scope goes by the keys.
+CREATE INDEX records_by_text ON records (subject + 0, text_hash) WHERE state IN ('active', 'archived');
 
 -- What records say they were derived from, to be looked up the other way round. A row goes with its record.
 CREATE TABLE derivations (

@@ -1,0 +1,165 @@
+"""The same text again: added once if asked for, and shown once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from clocks import FakeClock
+from holdfast import Holdfast, InvalidInputError, MemoryManager, QuotaExceededError
+
+TEA = "Ann likes green tea."
+AGAIN = "ann  LIKES green tea!"
+
+
+# --- adding --------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_that_is_there_is_not_added_again(memory: MemoryManager) -> None:
+    first = memory.add(TEA)
+
+    again = memory.add(AGAIN, dedupe=True)
+
+    assert (again["operation"], again["memory_id"]) == ("exists", first["memory_id"])
+    assert again["quota_remaining"] == first["quota_remaining"]
+    assert memory.count_memories() == 1
+    assert memory.get(first["memory_id"])["content"] == TEA, "what is there stays as it is"
+
+
+def test_without_asking_every_text_is_added(memory: MemoryManager) -> None:
+    assert [memory.add(TEA)["operation"] for _ in range(2)] == ["add", "add"]
+    assert memory.count_memories() == 2
+
+
+def test_the_settings_decide_where_the_call_does_not(
+    home: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DEDUPE", "yes")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("user_1", "agent")
+        memory.long_term.add(TEA)
+        assert memory.add(AGAIN)["operation"] == "exists"
+        assert memory.add(AGAIN, dedupe=False)["operation"] == "add"
+        assert memory.add("It went well", "episodic")["operation"] == "add", "of an episode every one counts"
+
+
+def test_only_the_same_scope_and_kind_are_compared(holdfast: Holdfast, memory: MemoryManager) -> None:
+    memory.add(TEA)
+    memory.add(TEA, "persona")
+    other = holdfast.manager(memory.user_id, "another_agent")
+
+    assert other.add(AGAIN, dedupe=True)["operation"] == "exists", "long-term memory is the user's"
+    assert other.add(AGAIN, "persona", dedupe=True)["operation"] == "add", "a persona is the agent's"
+    assert memory.add(AGAIN, "entity", dedupe=True)["operation"] == "add"
+    assert holdfast.manager("someone_else", "agent").add(AGAIN, dedupe=True)["operation"] == "add"
+
+
+def test_what_is_deleted_or_archived_is_not_there(memory: MemoryManager, clock: FakeClock) -> None:
+    memory.delete(memory.add(TEA)["memory_id"])
+    second = memory.add(AGAIN, dedupe=True)
+    assert second["operation"] == "add"
+
+    clock.advance(days=366)
+    assert memory.add(TEA, dedupe=True)["operation"] == "add", "recall does not show what is archived"
+
+
+def test_a_document_with_a_key_is_never_taken_for_another(memory: MemoryManager) -> None:
+    for key in ("a", "b"):
+        memory.structured.put("flags", {"on": True}, key=key)
+    assert memory.add({"on": True}, "structured", {"collection": "flags"}, dedupe=True)["operation"] == "add"
+    assert memory.add({"on": True}, "structured", {"collection": "flags"}, dedupe=True)["operation"] == "exists"
+
+    found = memory.retrieve("flags on", "structured")
+
+    assert sorted(str(one["metadata"]["key"]) for one in found) == ["None", "a", "b"]
+
+
+def test_of_many_contents_each_text_is_added_once(memory: MemoryManager) -> None:
+    (known,) = memory.add_many([TEA])["memory_ids"]
+
+    added = memory.add_many(["one", AGAIN, "two", "One.", "three"], dedupe=True)
+
+    one, tea, two, one_again, three = added["memory_ids"]
+    assert (tea, one_again, added["existing"]) == (known, one, 2)
+    assert {memory.get(memory_id)["content"] for memory_id in (one, two, three)} == {"one", "two", "three"}
+    assert memory.count_memories() == 4
+
+
+def test_a_text_that_is_there_needs_no_room(holdfast: Holdfast, memory: MemoryManager) -> None:
+    holdfast.quotas.set("long_term", max_memories=1)
+    memory.add(TEA)
+
+    assert memory.add(AGAIN, dedupe=True)["operation"] == "exists"
+    with pytest.raises(QuotaExceededError):
+        memory.add("something else", dedupe=True)
+
+
+def test_kinds_that_are_not_compared_say_so(memory: MemoryManager) -> None:
+    for kind in ("working", "short_term", "episodic"):
+        with pytest.raises(InvalidInputError, match="leave out dedupe"):
+            memory.add(TEA, kind, dedupe=True)
+
+
+def test_of_several_processes_one_adds_a_text(home: Path, holdfast: Holdfast, memory: MemoryManager) -> None:
+    texts = [f"fact number {number}" for number in range(12)]
+    with Holdfast.open(home=home) as elsewhere, ThreadPoolExecutor(4) as pool:
+        managers = [memory, elsewhere.manager(memory.user_id, memory.agent_id)] * 2
+        added = list(pool.map(lambda one: [one.add(text, dedupe=True) for text in texts], managers))
+
+    for results in zip(*added, strict=True):
+        assert sorted(one["operation"] for one in results) == ["add", "exists", "exists", "exists"]
+        assert len({one["memory_id"] for one in results}) == 1
+    assert memory.count_memories() == len(texts)
+
+
+# --- recall --------------------------------------------------------------------------------------------------------
+
+
+def test_recall_shows_a_text_once_and_fills_its_places_with_others(memory: MemoryManager) -> None:
+    for number in range(6):
+        newest = memory.add(TEA if number % 2 else AGAIN)["memory_id"]
+    others = [memory.add(f"Ann likes {what} tea")["memory_id"] for what in ("black", "white", "iced", "mint")]
+
+    found = memory.retrieve("What tea does Ann like?", top_k=5)
+
+    assert {one["memory_id"] for one in found} == {newest, *others}
+    assert {one["memory_id"]: one.get("count") for one in found} == {newest: 6, **dict.fromkeys(others)}
+
+
+@pytest.mark.parametrize("kind", ["long_term", "persona", "entity", "structured"])
+def test_every_such_kind_is_shown_once(memory: MemoryManager, kind: str) -> None:
+    content = {"tea": "green"} if kind == "structured" else TEA
+    memory.add_many([content] * 3, kind, {"collection": "drinks"})
+
+    assert [one.get("count") for one in memory.retrieve("green tea", kind)] == [3]
+    assert len(memory.list_memories(kind)) == 3, "a list has all of them"
+
+
+def test_episodes_are_shown_each(memory: MemoryManager) -> None:
+    memory.add_many([TEA] * 3, "episodic")
+    assert len(memory.retrieve("green tea", "episodic")) == 3
+
+
+def test_only_what_passes_the_filters_is_counted(memory: MemoryManager, clock: FakeClock) -> None:
+    ids = [memory.add(TEA, metadata={"topic": topic})["memory_id"] for topic in ("a", "b", "a", "c")]
+
+    (found,) = memory.retrieve("green tea", filters={"topic": "a"})
+    assert (found["memory_id"], found["count"]) == (ids[2], 2)
+
+    memory.delete(ids[2])
+    (found,) = memory.retrieve("green tea", filters={"topic": "a"})
+    assert (found["memory_id"], found.get("count")) == (ids[0], None)
+
+    memory.update(ids[0], "Ann likes coffee")
+    assert {one["memory_id"]: one.get("count") for one in memory.retrieve("green tea")} == {ids[3]: 2, ids[0]: None}
+
+
+def test_parts_of_a_score_add_up_where_a_text_is_shown_once(memory: MemoryManager) -> None:
+    for number in range(4):
+        memory.add_many([f"turn {number} of a long talk about tea", TEA, f"and then something else, number {number}"])
+
+    for one in memory.retrieve("green tea", explain=True):
+        parts = dict(one["explanation"])
+        assert sum(parts.values()) - parts["evidence"] == pytest.approx(parts.pop("evidence"), abs=1e-3)
