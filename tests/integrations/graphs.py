@@ -6,6 +6,7 @@ import operator
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -136,6 +137,60 @@ def _question() -> Any:
     graph.add_node("wait", lambda _state: {"said": [f"answered {interrupt('well?')}"]})
     graph.add_edge(START, "wait")
     return graph.compile()
+
+
+class Knots(TypedDict):
+    """The channels of a graph that is made at random."""
+
+    said: Annotated[list[str], operator.add]
+    total: Annotated[int, operator.add]
+    last: dict[str, Any]
+
+
+def random_graph(saver: BaseCheckpointSaver[Any], kinds: Sequence[str], frequency: int) -> Any:
+    """A graph whose nodes follow each other, each of a kind: ``note`` writes, ``fan`` lets some tasks run at once,
+    ``stop`` waits for an answer, ``ask`` does so in a subgraph, ``own`` is a subgraph that remembers. What a node writes
+    depends on the state alone.
+    """
+    noted = Annotated[list[str], DeltaChannel(_join, list, snapshot_frequency=frequency)]
+    graph = StateGraph(TypedDict("Made", {**Knots.__annotations__, "noted": noted}))  # type: ignore[operator]
+    names = [f"{kind}{number}" for number, kind in enumerate(kinds)]
+    graph.add_edge(START, names[0])
+    for kind, name, after in zip(kinds, names, [*names[1:], END], strict=True):
+        if kind in ("ask", "own"):
+            graph.add_node(name, _question() if kind == "ask" else _memory())
+        else:
+            graph.add_node(name, partial(_stop if kind == "stop" else _note, name))
+        if kind == "fan":
+            graph.add_node(f"{name}-task", partial(_echo, name))
+            graph.add_conditional_edges(name, partial(_spread, f"{name}-task"), [f"{name}-task"])
+        graph.add_edge(f"{name}-task" if kind == "fan" else name, after)
+    return graph.compile(checkpointer=saver)
+
+
+def _note(name: str, state: Any) -> dict[str, Any]:
+    said = len(state["said"])
+    return {"said": [f"{name} {said}"], "noted": [f"{name} notes {said}"], "total": said, "last": {name: said}}
+
+
+def _echo(name: str, state: Any) -> dict[str, Any]:
+    return {"said": [f"{name} echoes {state['said'][-1]}"], "noted": [state["said"][-1]], "total": 1}
+
+
+def _stop(name: str, state: Any) -> dict[str, Any]:
+    return {"noted": [f"{name} {interrupt(len(state['said']))}"], "last": {name: True}}
+
+
+def _spread(task: str, state: Any) -> list[Send]:
+    return [Send(task, {**state, "said": [*state["said"], str(number)]}) for number in range(2)]
+
+
+def _memory() -> Any:
+    """A subgraph with a namespace of its own, which goes on from run to run."""
+    graph = StateGraph(Question)
+    graph.add_node("recall", lambda state: {"said": [f"remembered {len(state['said'])}"]})
+    graph.add_edge(START, "recall")
+    return graph.compile(checkpointer=True)
 
 
 def config_of(thread_id: str, user_id: str | None = "ann", agent_id: str | None = "helper") -> RunnableConfig:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.base.id import UUID
 from langgraph.types import Command
 
+from effort import soak, times
 from holdfast.core.errors import (
     NotAStoreError,
     StorageError,
@@ -25,7 +27,18 @@ from holdfast.core.errors import (
 from holdfast.integrations.langgraph.checkpoints import CheckpointTables, Thread, read_time
 from holdfast.integrations.langgraph.databases import open_database
 from holdfast.integrations.langgraph.parts import ThreadPart
-from integrations.graphs import PLACES, Place, config_of, look, open_threads, recycle, say, stored_bytes, talk
+from integrations.graphs import (
+    PLACES,
+    Place,
+    config_of,
+    look,
+    open_threads,
+    random_graph,
+    recycle,
+    say,
+    stored_bytes,
+    talk,
+)
 
 
 @pytest.fixture(params=sorted(PLACES))
@@ -243,39 +256,77 @@ def test_erasing_a_user_leaves_no_byte_of_them(place: Place, tables: ThreadPart,
     assert b"secret of ann" not in stored_bytes(place, tmp_path)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    steps=st.lists(
-        st.tuples(st.sampled_from(["say", "answer", "recycle", "thin"]), st.integers(1, 4)), min_size=2, max_size=10
-    ),
-    ask=st.booleans(),
-    fan_out=st.integers(0, 3),
-)
-def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(
-    place: Place, tables: ThreadPart, steps: list[tuple[str, int]], ask: bool, fan_out: int
-) -> None:
-    graph = talk(place.saver, ask=ask, fan_out=fan_out)
-    moved, twin = f"moved {id(steps)}", f"twin {id(steps)}"
-    thinned = False
-    for number, (step, amount) in enumerate([("say", 1), *steps]):
+@soak
+@pytest.mark.parametrize("engine_name", sorted(PLACES))
+def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(engine_name: str, tmp_path: Path) -> None:
+    with PLACES[engine_name](tmp_path) as place, closing(open_threads(place)) as tables:
+
+        @settings(max_examples=times(12, engine_name), deadline=None)
+        @given(
+            kinds=st.lists(st.sampled_from(["note", "fan", "stop", "ask", "own"]), min_size=1, max_size=4),
+            frequency=st.integers(1, 5),
+            steps=st.lists(
+                st.tuples(st.sampled_from(["say", "say", "fork", "recycle", "thin"]), st.integers(1, 4)),
+                min_size=2,
+                max_size=8,
+            ),
+        )
+        def check(kinds: list[str], frequency: int, steps: list[tuple[str, int]]) -> None:
+            pair = _Twins(random_graph(place.saver, kinds, frequency), tables)
+            pair.run("say", 1)
+            for step, amount in steps:
+                pair.run(step, amount)
+                pair.compare()
+
+        check()
+
+
+class _Twins:
+    """A thread that is moved and thinned, and another that runs as it does and is left alone."""
+
+    _number = count()
+
+    def __init__(self, graph: Any, tables: ThreadPart) -> None:
+        self._graph, self._tables = graph, tables
+        number = next(self._number)
+        self._moved, self._twin = f"moved {number}", f"twin {number}"
+        self._runs = 0
+        self._is_thinned = False
+
+    def run(self, step: str, amount: int) -> None:
+        """Do something with the thread, and with its twin if it is a run."""
         if step == "recycle":
-            found = _thread(tables, moved)
-            recycle(tables, "bin", found)
-            assert tables.restore(["bin"]) == set()
+            before = self._tuples()
+            assert recycle(self._tables, "bin", _thread(self._tables, self._moved)) == {}
+            assert self._tuples() == []
+            assert self._tables.restore(["bin"]) == set()
+            assert self._tuples() == before
         elif step == "thin":
-            tables.thin(moved, keep_last=amount)
-            thinned = True
+            self._tables.thin(self._moved, keep_last=amount)
+            self._is_thinned = True
         else:
-            for name in (moved, twin):
-                if step == "answer" and graph.get_state(config_of(name)).interrupts:
-                    graph.invoke(Command(resume=f"answer {number}"), config_of(name))
-                else:
-                    say(graph, config_of(name), f"text {number}")
-        one, other = look(graph, config_of(moved)), look(graph, config_of(twin))
+            self._runs += 1
+            for name in (self._moved, self._twin):
+                self._go_on(config_of(name), step)
+
+    def _go_on(self, config: Any, step: str) -> None:
+        state = self._graph.get_state(config)
+        if step == "fork" and not self._is_thinned and state.parent_config:  # from the checkpoint before the last one
+            self._graph.update_state(state.parent_config, {"said": [f"forked {self._runs}"]})
+        elif state.interrupts:
+            self._graph.invoke(Command(resume=f"answer {self._runs}"), config)
+        else:
+            self._graph.invoke({"said": [f"text {self._runs}"], "noted": [], "total": 1, "last": {}}, config)
+
+    def _tuples(self) -> list[Any]:
+        """All that the saver has of the thread, in every namespace."""
+        return list(self._graph.checkpointer.list({"configurable": {"thread_id": self._moved}}))
+
+    def compare(self) -> None:
+        """Whatever can be seen of the one can be seen of the other."""
+        one, other = look(self._graph, config_of(self._moved)), look(self._graph, config_of(self._twin))
         assert one[:4] == other[:4]
-        assert one[4] == other[4][: len(one[4])] if thinned else one[4] == other[4]
-    place.saver.delete_thread(moved)
-    place.saver.delete_thread(twin)
+        assert one[4] == other[4][: len(one[4])] if self._is_thinned else one[4] == other[4]
 
 
 def _thread(tables: CheckpointTables, name: str) -> Thread:

@@ -53,6 +53,15 @@ def test_an_owner_that_is_a_number_is_read_as_its_text(place: Place) -> None:
         assert tables.count("nobody") == 0
 
 
+def test_a_state_that_was_set_by_hand_leaves_the_thread_with_its_owner(place: Place) -> None:
+    graph = talk(place.saver)
+    with closing(open_threads(place)) as tables:
+        say(graph, config_of("thread", "ann", "helper"), "hello")
+        graph.update_state({"configurable": {"thread_id": "thread"}}, {"said": ["by hand"]})
+        assert [thread[2:4] for thread in tables.note_changes()] == [("ann", "helper")]
+        assert tables.find(["thread"])["thread"][2:4] == ("ann", "helper")
+
+
 def test_metadata_that_is_no_json_names_nobody_and_stops_nothing(tmp_path: Path) -> None:
     with PLACES["sqlite"](tmp_path) as place, closing(open_threads(place)) as tables:
         put(place, "damaged", user_id="ann")

@@ -354,13 +354,21 @@ class StoredCheckpoint(NamedTuple):
         return self._replace(metadata=json.loads(self.metadata or b"{}"), checkpoint=packed)
 
 
+def resolve_url(url: str) -> str:
+    """A URL that names the same database in every process: a path is made whole."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("postgresql", "postgres"):
+        return url
+    if scheme == "sqlite":
+        return f"sqlite:///{sqlite_path(url).resolve()}"
+    if len(scheme) <= 1:  # none, or the letter of a drive
+        return f"sqlite:///{Path(url).resolve()}"
+    raise InvalidInputError(f"{quote(url)} is no database of LangGraph; use sqlite:///… or postgresql://…")
+
+
 def open_database(url: str, schema: str = "public") -> Database:
     """Open the database of a URL: ``sqlite:///path/file.db``, a path, or ``postgresql://…``."""
-    parts = urlsplit(url)
-    if parts.scheme in ("postgresql", "postgres"):
-        return PostgresDatabase.open(url, schema)
-    if parts.scheme == "sqlite":
+    url = resolve_url(url)
+    if url.startswith("sqlite:"):
         return SqliteDatabase.open(sqlite_path(url))
-    if not parts.scheme or len(parts.scheme) == 1:
-        return SqliteDatabase.open(Path(url))
-    raise InvalidInputError(f"{quote(url)} is no database of LangGraph; use sqlite:///… or postgresql://…")
+    return PostgresDatabase.open(url, schema)
