@@ -259,6 +259,16 @@ def _at(path: str) -> str:
     return path if 0 < len(path) <= 60 else f"…{path[-59:]}" if path else "it"
 
 
+def to_stored_json(value: object) -> str:
+    """JSON text of what another program made, for storing. What text cannot hold (half of a character) is escaped."""
+    try:
+        text = to_json(value)
+        text.encode()
+    except ValueError:
+        return json.dumps(value)
+    return text
+
+
 def json_problem(value: object) -> str | None:
     """What keeps ``value`` from being JSON; ``None`` if nothing does."""
     flaw = _flaw(value, 0, _Room())
