@@ -111,8 +111,12 @@ class AsyncStructured(_Wrapper[Structured]):
 
     define = _verb(Structured.define)
     put = _verb(Structured.put)
+    put_many = _verb(Structured.put_many)
     get = _verb(Structured.get)
+    read = _verb(Structured.read)
     find = _verb(Structured.find)
+    collections = _verb(Structured.collections)
+    refresh = _verb(Structured.refresh)
     delete = _verb(Structured.delete)
     delete_user_data = _verb(Structured.delete_user_data)
     export_all = _verb(Structured.export_all)

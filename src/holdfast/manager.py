@@ -46,7 +46,7 @@ from holdfast.memory.structured import Structured, draft_document
 from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import INDEXED_CHARS
+from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT
 from holdfast.recall.ranking import FLOOR
 from holdfast.results import (
     AddManyResult,
@@ -412,6 +412,8 @@ class Memory(UserData):
             kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
             kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
             document = record.metadata["document"] if content is None else content
+            if content is not None and isinstance(kept.get(SEARCH_TEXT), list):
+                del kept[SEARCH_TEXT]  # texts of what it was before
             draft = draft_document(self._records, document, kept, NO_ORIGIN)
             return {"content": draft.content, "metadata": draft.metadata}
         changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}

@@ -83,6 +83,17 @@ class DocumentResult(MemoryResult):
     collection: str
     key: str | None
     document: dict[str, Any] | None
+    version: int
+    """Counts its changes; ``put(if_version=…)`` takes it."""
+    expires_at: str | None
+    """When its time is over; ``None``: at no time that is known."""
+
+
+class CollectionResult(TypedDict):
+    """A collection, and how many documents are in it."""
+
+    collection: str
+    documents: int
 
 
 class RestoreResult(MemoryResult):

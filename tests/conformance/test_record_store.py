@@ -10,10 +10,10 @@ import pytest
 
 from conformance.engines import Engine
 from conformance.samples import NOW, PATHS, Person, bring, changed, entry, move, moved, new_id, ruled, set_rule, there
-from holdfast.core.errors import ConflictError, QuotaExceededError
+from holdfast.core.errors import ConflictError, QuotaExceededError, StaleError
 from holdfast.core.records import BIN, LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject, Terms
 from holdfast.core.values import DAY
-from holdfast.ports.records import RecordStore
+from holdfast.ports.records import Put, RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ENTITY = TYPES[MemoryType.ENTITY]
@@ -648,3 +648,44 @@ def test_archiving_at_the_quota_needs_no_room(records: RecordStore, me: Person) 
 
 def test_every_state_has_a_path() -> None:
     assert set(PATHS) == set(State)
+
+
+# --- putting under names ---------------------------------------------------------------------------------------------
+
+
+def test_puts_add_change_and_recycle_in_one_transaction(records: RecordStore, me: Person) -> None:
+    old, gone = (entry(me, name, kind=MemoryType.ENTITY, name=name) for name in ("old", "gone"))
+    records.put(me.scope(), ENTITY, [Put("old", old), Put("gone", gone)], now=NOW)
+    again = entry(me, "again", kind=MemoryType.ENTITY, name="old", agent_id="other", at=NOW + 5)
+    new = entry(me, "new", kind=MemoryType.ENTITY, name="new", at=NOW + 5)
+    puts = [Put("old", again, 1), Put("new", new, 0), Put("gone", None), Put("nothing", None)]
+    outcomes = records.put(me.scope(), ENTITY, puts, now=NOW + 5)
+    assert [outcome.id for outcome in outcomes] == [old.record.id, new.record.id, gone.record.id, None]
+    changed = there(records, me, old.record.id)
+    assert (changed.content, changed.version, changed.scope.agent_id) == ("again", 2, "agent")
+    assert (changed.created_at, changed.updated_at, changed.written_by) == (NOW, NOW + 5, "agent:other")
+    assert there(records, me, gone.record.id).state is State.RECYCLED
+    assert records.usage(me.subject, ENTITY).memories == 2
+
+
+def test_a_put_that_expects_another_version_undoes_them_all(records: RecordStore, me: Person) -> None:
+    old = entry(me, "old", kind=MemoryType.ENTITY, name="old")
+    records.put(me.scope(), ENTITY, [Put("old", old)], now=NOW)
+    for expected in (0, 2):
+        new = entry(me, "new", kind=MemoryType.ENTITY, name="new")
+        with pytest.raises(StaleError):
+            records.put(me.scope(), ENTITY, [Put("new", new), Put("old", old, expected)], now=NOW)
+    assert (there(records, me, old.record.id).version, records.usage(me.subject, ENTITY).memories) == (1, 1)
+
+
+def test_a_time_to_live_hides_a_record_and_can_be_begun_anew(records: RecordStore, me: Person) -> None:
+    short, lasting = (entry(me, kind=MemoryType.ENTITY, name=name, ttl=ttl) for name, ttl in (("a", 100), ("b", None)))
+    records.put(me.scope(), ENTITY, [Put("a", short), Put("b", lasting)], now=NOW)
+    ids = [short.record.id, lasting.record.id]
+    assert set(records.fetch(me.subject, ids, now=NOW + 99)) == set(ids)
+    assert set(records.fetch(me.subject, ids, now=NOW + 100)) == {ids[1]}
+    assert records.refresh(me.subject, ENTITY, ids, now=NOW + 99) == 1
+    assert there(records, me, ids[0]).hidden_from == NOW + 199
+    assert records.refresh(me.subject, ENTITY, ids, now=NOW + 199) == 0
+    assert set(records.fetch(me.subject, ids, now=NOW + 199)) == {ids[1]}
+    assert there(records, me, ids[0]).version == 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.errors import QuotaExceededError
+from holdfast.core.errors import HeldError, QuotaExceededError
 from holdfast.core.records import BIN, HISTORY, LIVE, PRUNE_FRACTION, TYPES, Archive, MemoryType, State, Subject, Usage
 from holdfast.core.values import describe_duration, iso
 
@@ -127,6 +127,11 @@ def is_tagged(metadata: Mapping[str, Any], tag: str) -> bool:
 def find_hold(thing: Held, holds: Iterable[Hold]) -> Hold | None:
     """The first hold that covers something."""
     return next((hold for hold in holds if hold.covers(thing)), None)
+
+
+def held_error(record_id: str) -> HeldError:
+    """The error for a memory that a hold keeps."""
+    return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: holdfast hold list")
 
 
 #: Why something in the recycle bin is deleted for good.

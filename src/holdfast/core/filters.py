@@ -4,6 +4,7 @@
     {"category": ["sports", "food"]}              one of
     {"price": {"gte": 10, "lt": 20}}              a range
     {"due": {"exists": False}}                    present or absent
+    {"city": {"prefix": "San "}}                  a text that begins with this
     {"tags": {"any": ["a", "b"]}}                 a list that has any (or "all", or neither: "none") of these
     {"any": [{...}, {...}]}, {"all": [...]}, {"not": {...}}    combinations
 
@@ -40,6 +41,8 @@ _MAX_VALUE_DEPTH: Final = 64
 RANGES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 #: The operators whose operand is a list of values.
 _LISTS: Final = frozenset({"in", "nin", "any", "all", "none"})
+#: The operator of conditions that are made by ``test_of``, and cannot be written.
+_PASSES: Final = "passes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,13 @@ class Condition:
     """What the values to compare with are looked up by."""
 
     def __post_init__(self) -> None:
-        values = self.operand if self.operator in _LISTS else (self.operand,)
+        values = self.operand if self.operator in _LISTS else () if self.operator == _PASSES else (self.operand,)
         object.__setattr__(self, "keys", frozenset(map(json_key, values)))
 
     def test(self, value: object) -> bool:
         """Whether a field's value (or ``MISSING``) passes."""
+        if self.operator == _PASSES:
+            return bool(self.operand(value))
         return _OPERATORS[self.operator].test(value, self)
 
 
@@ -70,6 +75,11 @@ class Combination:
 
 
 Filter = Condition | Combination
+
+
+def test_of(path: tuple[str, ...], passes: Callable[[object], bool]) -> Condition:
+    """A condition that the caller's own function decides, by the value at a path or ``MISSING``."""
+    return Condition(path, _PASSES, passes)
 
 
 def value_at(document: object, path: Sequence[str]) -> object:
@@ -141,6 +151,10 @@ def _check_list(operand: object) -> str | None:
     return next((problem for item in operand if (problem := _scalar(item))), None)
 
 
+def _check_text(operand: object) -> str | None:
+    return None if isinstance(operand, str) and operand else "needs a text that is not empty"
+
+
 def _flag(operand: object) -> str | None:
     return None if isinstance(operand, bool) else "needs true or false"
 
@@ -157,6 +171,7 @@ _OPERATORS: Final[Mapping[str, _Operator]] = {
     "nin": _Operator(_check_list, lambda value, asked: not _equal(value, asked)),
     **dict.fromkeys(RANGES, _Operator(_check_ordered, _compare)),
     "exists": _Operator(_flag, lambda value, asked: (value is not MISSING) == asked.operand),
+    "prefix": _Operator(_check_text, lambda value, asked: isinstance(value, str) and value.startswith(asked.operand)),
     "any": _Operator(_check_list, lambda value, asked: not asked.keys.isdisjoint(_keys(value))),
     "all": _Operator(_check_list, lambda value, asked: asked.keys <= _keys(value)),
     "none": _Operator(_check_list, lambda value, asked: asked.keys.isdisjoint(_keys(value))),

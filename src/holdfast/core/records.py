@@ -13,6 +13,10 @@ from holdfast.core.values import DAY, FOREVER, SECOND, agent_source, check_id, c
 
 #: What is removed stays in the recycle bin for so long.
 BIN: Final = 15 * DAY
+#: Why a record that a person deleted is in the recycle bin.
+DELETED_BY_USER: Final = "deleted by the user"
+#: Parts the parts of a record's name.
+NAME_SEPARATOR: Final = "\x1f"
 #: The conversations that ``add_message`` keeps; they age from their session's last activity.
 HISTORY: Final = "history"
 AUDIT: Final = "audit"
@@ -371,6 +375,8 @@ class Record:
     """Ids of the memories and messages that it was made from, be they there or not."""
     bundle: str | None = None
     """What it went to the recycle bin together with."""
+    ttl: int | None = None
+    """How long it lives by its own wish, counted from ``aged_from``; ``None``: as the rules say."""
 
     @property
     def written_by(self) -> str:

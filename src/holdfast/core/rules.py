@@ -186,6 +186,8 @@ class Rule:
         """The rule and its version as a reason names it; whose it is stays unsaid."""
         if self.selection is not None:
             return f"the memory domain's policy, version {self.version}"
+        if self.id == _TTL:
+            return "its own time to live"
         what = "every kind" if self.kind == EVERY else self.kind
         return f"the {self.level}'s rule for {what}, version {self.version}"
 
@@ -205,6 +207,15 @@ class Rule:
             and self.session_id in (None, session_id)
             and self.memory_id in (None, memory_id)
         )
+
+
+#: Stands for the rule that a record is to itself.
+_TTL: Final = "ttl"
+
+
+def ttl_rule(kind: str, ttl: int) -> Rule:
+    """The time that a record has to live by its own wish, as a rule for that record alone."""
+    return Rule(_TTL, "", kind, Terms(delete_after=ttl), memory_id="", version=1)
 
 
 def dump_defaults() -> str:

@@ -345,13 +345,13 @@ def json_key(value: object) -> object:
     return value
 
 
-def check_id(value: object, what: str) -> str:
+def check_id(value: object, what: str, *, most: int = MAX_ID_CHARS) -> str:
     """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
     if not isinstance(value, str) or not value or value.isspace():
         raise InvalidScopeError(f"must be a text that is not empty, not {quote(value)}", about=what)
-    if len(value) > MAX_ID_CHARS:
+    if len(value) > most:
         raise InvalidScopeError(
-            f"of {len(value):,} characters is too long (max: {MAX_ID_CHARS}): {value[:40]!r}…", about=what
+            f"of {len(value):,} characters is too long (max: {most:,}): {value[:40]!r}…", about=what
         )
     if value == "*":
         raise InvalidScopeError("'*' means all of them and is accepted by maintenance verbs only; name one", about=what)

@@ -179,7 +179,8 @@ def explain(services: Services, tenant: str, memory_id: str, subject: Subject | 
     found = services.records.find(tenant, memory_id) if subject is None else services.records.get(subject, memory_id)
     if found is not None:
         entries = services.audit.of_item(found.scope.subject, memory_id)
-        life = services.rules.life(found.kind.value, found.scope, found.id, labels=labels_of(found.metadata))
+        about = (found.kind.value, found.scope, found.id)
+        life = services.rules.life(*about, labels=labels_of(found.metadata), ttl=found.ttl)
         derived = _live_derived(services, found.scope.subject, memory_id)
         agent = services.removed_agent(found.scope) if "agent" in TYPES[found.kind].scope else None
         said = explain_record(found, life, services.holds.list(tenant), Links(entries, derived, agent), now)

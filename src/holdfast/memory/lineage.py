@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from holdfast.core.decisions import RecordFacts, find_hold
+from holdfast.core.decisions import RecordFacts, find_hold, held_error
 from holdfast.core.errors import StaleError
 from holdfast.core.filters import MISSING, Filter, matches, value_at
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
@@ -15,7 +15,7 @@ from holdfast.core.values import is_id
 from holdfast.lifecycle.bulk_delete import descendants, recycle_together
 from holdfast.lifecycle.explanation import record_facts
 from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
-from holdfast.memory.records import DurableRecords, held_error
+from holdfast.memory.records import DurableRecords
 from holdfast.ports.records import Written
 from holdfast.recall.index import SearchOptions
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, NotFoundError, StaleError, quote
+from holdfast.core.decisions import held_error
+from holdfast.core.errors import AgentRemovedError, ConflictError, NotFoundError, StaleError, quote
 from holdfast.core.records import (
     BIN,
     LIVE,
     TYPES,
     Archive,
-    Cause,
     Entry,
-    Keeping,
     Kind,
     MemoryType,
     Message,
@@ -30,7 +29,7 @@ from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
-from holdfast.ports.records import Added
+from holdfast.ports.records import Added, Put
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.results import MemoryResult
 
@@ -48,6 +47,15 @@ class Draft:
     body: dict[str, Any] | None = None
     name: str | None = None
     dated_at: int | None = None
+    ttl: int | None = None
+
+
+class NamedDraft(NamedTuple):
+    """What is to become of the record that goes by a name."""
+
+    name: str | None
+    draft: Draft | None
+    expected: int | None = None
 
 
 class DurableRecords:
@@ -73,6 +81,29 @@ class DurableRecords:
         """Add all drafts as records of a kind, or none of them; their ids. With ``dedupe``, the id of the record that
         has a draft's text already stands for it.
         """
+        entries, now = self._make_entries(name, drafts)
+        added = self.services.records.insert(
+            self.scope.subject, TYPES[name], entries, prune=prune, now=now, dedupe=dedupe
+        )
+        return [added.found.get(entry.record.id, entry.record.id) for entry in entries], added
+
+    def put(self, name: MemoryType, puts: Sequence[NamedDraft]) -> list[str | None]:
+        """Let each draft be a new record, or take the place of the live one that goes by its name; without a draft,
+        that one goes to the recycle bin. All of it or nothing; the id of each. Of several of one name the last counts.
+        """
+        last = {place if put.name is None else put.name: put for place, put in enumerate(puts)}
+        drafts = [put.draft for put in last.values() if put.draft is not None]
+        entries, now = self._make_entries(name, drafts)
+        made = iter(entries)
+        wanted = [Put(put.name, None if put.draft is None else next(made), put.expected) for put in last.values()]
+        outcomes = self.services.records.put(self.scope, TYPES[name], wanted, now=now)
+        for pack in {outcome.pack for outcome in outcomes} - {None}:
+            self._tidy(int(pack or 0), now)
+        ids = dict(zip(last, (outcome.id for outcome in outcomes), strict=True))
+        return [ids[place if put.name is None else put.name] for place, put in enumerate(puts)]
+
+    def _make_entries(self, name: MemoryType, drafts: Sequence[Draft]) -> tuple[list[Entry], int]:
+        """Drafts as new records of a kind, ready to be written, and the moment that they are of."""
         self.scope.check_one()
         now = self.services.now()
         records = [
@@ -87,15 +118,12 @@ class DurableRecords:
                 metadata=draft.metadata,
                 body=draft.body,
                 name=draft.name,
+                ttl=draft.ttl,
                 **draft.origin.fields(self.scope.agent_id),
             )
             for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
         ]
-        entries = [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)]
-        added = self.services.records.insert(
-            self.scope.subject, TYPES[name], entries, prune=prune, now=now, dedupe=dedupe
-        )
-        return [added.found.get(record.id, record.id) for record in records], added
+        return [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)], now
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""
@@ -151,17 +179,12 @@ class DurableRecords:
         """
         if not from_cold:
             check_not_cold(record)
-        now, back = self.services.now(), None
+        now, is_cold = self.services.now(), record.pack is not None
         changed = replace(record, **changes, updated_at=now)
         check_content(changed.content, max_bytes=self.services.max_content_bytes)
         (encoding,) = self.services.recall.encode([changed])
-        if record.pack is not None:
-            kept = Keeping(changed.content, None, changed.metadata, encoding, None)
-            why = "brought back from cold storage, to be changed"
-            states = (record.id, record.version, record.state, State.ACTIVE)
-            back = Move(*states, why, Cause.RESTORE, aged_from=now, keeping=kept)
         agent = self.scope if by_agent else None
-        if not self.services.records.replace(Entry(changed, encoding), back=back, agent=agent):
+        if not self.services.records.replace(Entry(changed, encoding), from_cold=is_cold, agent=agent):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         if record.pack is not None:
             self._tidy(record.pack, now)
@@ -286,11 +309,6 @@ def item_result(scope: Scope, kind: Kind, item: Message) -> MemoryResult:
 def clear_kind(services: Services, subject: Subject, name: MemoryType) -> Cleared:
     """Send all of a user's memories of a durable kind to the recycle bin; how many went, and how many holds kept."""
     return clear(services.records, subject, name, now=services.now(), whose=services.pseudonym(subject))
-
-
-def held_error(record_id: str) -> HeldError:
-    """The error for a memory that a hold keeps."""
-    return HeldError(f"memory {record_id} is on hold and was not deleted; see the holds with: holdfast hold list")
 
 
 def check_not_cold(record: Record) -> None:

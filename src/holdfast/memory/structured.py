@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NotRequired, TypedDict
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
 from holdfast.core.filters import MISSING, Combination, Condition, Filter, parse, value_at, within
-from holdfast.core.records import MemoryType, Record
-from holdfast.core.values import Origin, agent_source, check_count, check_id, check_metadata, dump_json
+from holdfast.core.records import DELETED_BY_USER, NAME_SEPARATOR, TYPES, MemoryType, Record
+from holdfast.core.values import (
+    DAY,
+    SECOND,
+    Origin,
+    agent_source,
+    check_count,
+    check_id,
+    check_metadata,
+    dump_json,
+    iso,
+)
 from holdfast.installation import missing_extra
-from holdfast.memory.records import Draft, DurableRecords, memory_result
+from holdfast.memory.records import Draft, DurableRecords, NamedDraft, memory_result
 from holdfast.recall.index import SearchOptions
-from holdfast.results import DocumentResult
+from holdfast.recall.passages import SEARCH_TEXT
+from holdfast.results import CollectionResult, DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000
+_COLLECTION: Final = ("metadata", "collection")
+#: Collections and keys may be longer than ids: frameworks make them of several parts.
+_MAX_NAME_CHARS: Final = 4_096
+_MAX_INDEXED_CHARS: Final = 520
+_MAX_TTL_SECONDS: Final = 365_000 * DAY // SECOND
+
+
+class DocumentPut(TypedDict):
+    """A document to be put, as ``put`` takes it; without a document, the one that has the key is to go."""
+
+    collection: str
+    document: Mapping[str, Any] | None
+    key: NotRequired[str | None]
+    metadata: NotRequired[Mapping[str, Any] | None]
+    search_text: NotRequired[str | Sequence[str] | bool | None]
+    ttl: NotRequired[float | None]
+    if_version: NotRequired[int | None]
+    source: NotRequired[str | None]
+    derived_from: NotRequired[Sequence[str] | None]
 
 
 class Structured:
@@ -46,34 +78,76 @@ class Structured:
         *,
         key: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        search_text: str | Sequence[str] | bool | None = None,
+        ttl: float | None = None,
+        if_version: int | None = None,
         source: str | None = None,
         derived_from: Sequence[str] | None = None,
     ) -> str:
         """Keep a document; its memory id. With a ``key``, it takes the place of the document that has it, and comes
         from where is said now, whatever was said of that.
+
+        A search finds it by all of its fields, or by ``search_text``; ``False``: by nothing. After ``ttl`` seconds
+        without a put or a ``refresh`` it is gone. With ``if_version``, ``StaleError`` unless the document that has the
+        key is of this version; 0: unless there is none.
+        """
+        new: DocumentPut = {"collection": collection, "document": document, "key": key, "metadata": metadata}
+        new |= {"search_text": search_text, "ttl": ttl, "if_version": if_version}
+        new |= {"source": source, "derived_from": derived_from}
+        return str(self.put_many([new])[0])
+
+    def put_many(self, documents: Sequence[DocumentPut]) -> list[str | None]:
+        """Keep several documents in one transaction, each as ``put`` does, or none of them; their memory ids.
+
+        One that is ``None`` sends the document that has its key to the recycle bin; the id of that, or ``None`` if
+        there is none. Of several of one collection and key the last counts.
         """
         self._records.check_agent()
-        origin = self._records.origin(source, derived_from)
-        given = {**check_metadata(metadata), "collection": collection, "key": key}
-        draft = draft_document(self._records, document, given, origin)
+        return self._records.put(_STRUCTURED, [self._draft(new) for new in documents])
+
+    def _draft(self, new: DocumentPut) -> NamedDraft:
+        """What is to become of a document, checked."""
+        collection, key, expected = new["collection"], new.get("key"), new.get("if_version")
+        name = None if key is None else _name(collection, key)
+        if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int) or expected < 0):
+            raise InvalidInputError(f"must be a version, or 0, not {quote(expected)}", about="if_version")
+        if name is None and (expected is not None or new["document"] is None):
+            raise InvalidInputError("must be given to say which document is meant", about="key")
+        if new["document"] is None:
+            return NamedDraft(name, None, expected)
+        origin = self._records.origin(new.get("source"), new.get("derived_from"))
         # what is not said of a document that takes another's place is not as it was of that
         said = Origin(origin.source or agent_source(self._records.scope.agent_id), origin.derived_from or ())
-
-        def change(there: Record) -> Record:
-            fields = said.fields(there.scope.agent_id)
-            return self._records.change(there, from_cold=True, content=draft.content, metadata=draft.metadata, **fields)
-
-        return self._records.upsert(_STRUCTURED, draft, change)
+        given = {**check_metadata(new.get("metadata")), "collection": collection, "key": key}
+        if (chosen := _check_search_text(new.get("search_text"))) is not None:
+            given[SEARCH_TEXT] = chosen
+        draft = draft_document(self._records, new["document"], given, said)
+        return NamedDraft(name, replace(draft, ttl=_check_ttl(new.get("ttl"))), expected)
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
         """The document that has a key."""
-        record = self._records.named(_STRUCTURED, _name(collection, key))
-        if record is None:
-            return None
-        if record.pack is not None:  # looked up by its key, it is read where it lies, and stays there
-            whole = self._records.services.archives.read(record)
-            return whole.document["metadata"]["document"]  # type: ignore[no-any-return]
-        return record.metadata["document"]  # type: ignore[no-any-return]
+        found = self.read(collection, key)
+        return None if found is None else found["document"]
+
+    def read(self, collection: str, key: str) -> DocumentResult | None:
+        """The document that has a key, with its dates and its version."""
+        record = find_named(self._records, collection, key)
+        return None if record is None else document_result(record, self._records.services.now())
+
+    def refresh(self, collection: str, keys: Sequence[str]) -> int:
+        """Let the ``ttl`` of documents count from now; how many had one. What has expired stays gone."""
+        self._records.check_agent()
+        found = (self._records.named(_STRUCTURED, _name(collection, key)) for key in keys)
+        return refresh_documents(self._records, [record for record in found if record is not None])
+
+    def collections(self, prefix: str | None = None) -> list[CollectionResult]:
+        """The collections that have documents (whose names begin with ``prefix``), by name, and how many each has."""
+        services = self._records.services
+        options = SearchOptions(0, services.now(), include_archived=True)
+        counts = services.recall.count_values(self._records.scope, TYPES[_STRUCTURED], _COLLECTION, options)
+        return [
+            {"collection": name, "documents": counts[name]} for name in sorted(counts) if name.startswith(prefix or "")
+        ]
 
     def delete_user_data(self, user_id: str) -> int:
         """Send all of a user's documents to the recycle bin; how many."""
@@ -88,17 +162,22 @@ class Structured:
         collection: str | None = None,
         where: Mapping[str, Any] | None = None,
         *,
+        prefix: str | None = None,
         order_by: str | None = None,
         descending: bool = False,
         limit: int = 100,
     ) -> list[DocumentResult]:
-        """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field."""
+        """Documents whose fields pass ``where`` (the filters of ``retrieve``), newest first or by a field; with
+        ``prefix``, of the collections whose names begin with it.
+        """
         check_count(limit, "limit", most=_MOST)
         if order_by is not None and not (isinstance(order_by, str) and order_by):
             raise InvalidInputError(f"order_by must be the name of a field, not {quote(order_by)}")
         parts: list[Filter] = []
         if collection is not None:
-            parts.append(Condition(("metadata", "collection"), "eq", check_id(collection, "collection")))
+            parts.append(Condition(_COLLECTION, "eq", _check_name(collection, "collection")))
+        if prefix is not None:
+            parts.append(Condition(_COLLECTION, "prefix", _check_name(prefix, "prefix")))
         if (asked := parse(where)) is not None:
             parts.append(within(asked, "document"))
         wanted, now = limit if order_by is None else _MOST, self._records.services.now()
@@ -106,15 +185,31 @@ class Structured:
         if order_by is not None:
             path = ("document", *order_by.split("."))
             records.sort(key=lambda record: _rank(value_at(record.metadata, path)), reverse=bool(descending))
-        return [_document_result(record, now) for record in records[:limit]]
+        return [document_result(record, now) for record in records[:limit]]
 
     def delete(self, collection: str, key: str) -> bool:
         """Send the document that has a key to the recycle bin; whether there was one."""
         self._records.check_agent()
         record = self._records.named(_STRUCTURED, _name(collection, key))
         if record is not None:
-            self._records.recycle(record.id, reason="deleted by the user")
+            self._records.recycle(record.id, reason=DELETED_BY_USER)
         return record is not None
+
+
+def find_named(records: DurableRecords, collection: str, key: str) -> Record | None:
+    """The record of the document that has a key, whole."""
+    record = records.named(_STRUCTURED, _name(collection, key))
+    if record is None or record.pack is None:
+        return record
+    whole = records.services.archives.read(record)  # it is read where it lies, and stays there
+    return replace(record, content=whole.document["content"], metadata=whole.document["metadata"])
+
+
+def refresh_documents(records: DurableRecords, found: Sequence[Record]) -> int:
+    """Let the time to live of documents that were read count from now; how many had one."""
+    ids = [record.id for record in found if record.ttl is not None]
+    services = records.services
+    return services.records.refresh(records.scope.subject, TYPES[_STRUCTURED], ids, now=services.now()) if ids else 0
 
 
 def draft_document(records: DurableRecords, document: object, metadata: dict[str, Any], origin: Origin) -> Draft:
@@ -126,10 +221,10 @@ def draft_document(records: DurableRecords, document: object, metadata: dict[str
             document = json.loads(document)
         except (ValueError, RecursionError) as problem:
             raise InvalidContentError(f"structured memory takes a JSON object; this is not JSON: {problem}") from None
-    if not isinstance(document, Mapping) or not document:
-        raise InvalidContentError(f"structured memory takes a JSON object with fields, not {quote(document)}")
-    collection = check_id(metadata.get("collection") or "default", "collection")
-    key = None if metadata.get("key") is None else check_id(metadata["key"], "key")
+    if not isinstance(document, Mapping):
+        raise InvalidContentError(f"structured memory takes a JSON object, not {quote(document)}")
+    collection = _check_name(metadata.get("collection") or "default", "collection")
+    key = None if metadata.get("key") is None else _check_name(metadata["key"], "key")
     text = dump_json(document, InvalidContentError, "the document")
     _check_schema(records.services.schemas.get(records.scope.tenant, collection), collection, document)
     most = records.services.max_content_bytes
@@ -170,8 +265,39 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
             _refuse_foreign_references(inner, name)
 
 
+def _check_name(value: object, what: str) -> str:
+    return check_id(value, what, most=_MAX_NAME_CHARS)
+
+
 def _name(collection: str, key: str) -> str:
-    return f"{check_id(collection, 'collection')}\x1f{check_id(key, 'key')}"
+    """What a document's record goes by; a long name by its digest, for an index takes no more."""
+    name = f"{_check_name(collection, 'collection')}{NAME_SEPARATOR}{_check_name(key, 'key')}"
+    if len(name) <= _MAX_INDEXED_CHARS:
+        return name
+    return f"{name[:40]}…{NAME_SEPARATOR}{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _check_search_text(value: object) -> list[str] | bool | None:
+    """What a document is to be found by, as its metadata say it; ``None``: by all of it."""
+    if value is None or value is True:
+        return None
+    if value is False:
+        return False
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError(f"must be a text, a list of texts or false, not {quote(value)}", about=SEARCH_TEXT)
+    return list(texts)
+
+
+def _check_ttl(value: object) -> int | None:
+    """How long a document lives, in microseconds."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-6 <= value <= _MAX_TTL_SECONDS:
+        raise InvalidInputError(
+            f"must be a number of seconds above 0 (at most 365,000 days), not {quote(value)}", about="ttl"
+        )
+    return round(value * SECOND)
 
 
 def _rank(value: object) -> tuple[int, Any]:
@@ -183,9 +309,18 @@ def _rank(value: object) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
-def _document_result(record: Record, now: int) -> DocumentResult:
+def document_result(record: Record, now: int) -> DocumentResult:
+    """A document as callers see it."""
     collection, key, document = (record.metadata.get(name) for name in ("collection", "key", "document"))
-    return {**memory_result(record, now), "collection": str(collection), "key": key, "document": document}
+    expires_at = None if record.hidden_from is None else iso(record.hidden_from)
+    return {
+        **memory_result(record, now),
+        "collection": str(collection),
+        "key": key,
+        "document": document,
+        "version": record.version,
+        "expires_at": expires_at,
+    }
 
 
 def _jsonschema() -> Any:

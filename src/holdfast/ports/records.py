@@ -68,6 +68,28 @@ class Added(NamedTuple):
     """The ids of the records that were there already, by those of the entries that were not added for that."""
 
 
+class Put(NamedTuple):
+    """What is to become of a name."""
+
+    name: str | None
+    """``None``: a new record that goes by none."""
+    entry: Entry | None
+    """Takes the place of the live record that goes by the name, or is a new one. ``None``: that record goes to the
+    recycle bin.
+    """
+    expected: int | None = None
+    """The version that the live record must have; 0: there must be none; ``None``: either will do."""
+
+
+class PutOutcome(NamedTuple):
+    """What became of a put."""
+
+    id: str | None
+    """The record's; ``None`` where there was nothing to recycle."""
+    pack: int | None
+    """Where it lay in the object store before, if it did."""
+
+
 class RecordReader(Protocol):
     """Reads records of the kinds that ``TYPES`` calls durable."""
 
@@ -105,11 +127,26 @@ class RecordWriter(Protocol):
         room for is refused.
         """
 
-    def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
+    def put(self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int) -> list[PutOutcome]:
+        """Carry out all puts, of different names, or none of them; who writes is in ``scope``.
+
+        A record that takes another's place is its next version: what is kept of that is its id, its scope, and when it
+        was made. One in cold storage is brought back with that. A time to live counts from the put. Raises what
+        ``insert`` and ``replace`` raise, ``StaleError`` where a version is not the expected one, and ``HeldError``
+        where a hold keeps what is to be recycled.
+        """
+
+    def refresh(self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int) -> int:
+        """Let the time to live of those of the records that have one, and whose time is not over, count from now; how
+        many. What has expired stays gone.
+        """
+
+    def replace(self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
 
         ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
-        storage is changed only with ``back``, the move that brings it back, in the same transaction. ``HeldError`` if
+        storage is changed only with ``from_cold``, which brings it back in the same transaction; its age counts anew
+        then, as a time to live does that the record has itself. ``HeldError`` if
         the change would take it out of a hold that it is under; ``AgentRemovedError`` if the ``agent`` that acts is in
         the recycle bin.
         """

@@ -44,8 +44,18 @@ class RuleStore(Protocol):
         and sweeps alike, and write that into its audit chain; for which tenants. Those of a newer version stay.
         """
 
-    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
-        """How long something of a scope lives; for a record, with the labels that its metadata carry."""
+    def life(
+        self,
+        kind: str,
+        scope: Scope,
+        memory_id: str | None = None,
+        *,
+        labels: Labels | None = None,
+        ttl: int | None = None,
+    ) -> Life:
+        """How long something of a scope lives; for a record, with the labels that its metadata carry and the time to
+        live that it has itself.
+        """
 
     def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
         """Note ``pending`` as what each of a tenant's rules will say, all or none; the rules as they are now. Nothing

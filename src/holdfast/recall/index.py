@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -285,6 +285,10 @@ class ScopeIndex:
             return [self._ids[slot] for slot in slots[: -top_k - 1 : -1]] if top_k > 0 else []
         ids = (self._ids[slot] for slot in slots)
         return nlargest(top_k, ids if before is None else (one for one in ids if one < before))
+
+    def count_values(self, path: tuple[str, ...], options: SearchOptions) -> dict[Any, int]:
+        """How many of the records that ``rank`` would choose from have each value of a field."""
+        return self._columns.count(path, self._masks(options)[1])
 
     def _masks(self, options: SearchOptions) -> tuple[Mask, Mask]:
         """Which slots can be seen, and which of these pass the filter."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,11 @@ class MetadataColumns:
         together = np.logical_and if where.rule == "all" else np.logical_or
         passed: Mask = together.reduce([np.full(len(self), where.rule == "all"), *map(self._mask, where.parts)])
         return ~passed if where.rule == "none" else passed
+
+    def count(self, path: tuple[str, ...], among: Mask) -> dict[Any, int]:
+        """How many of some records have each value of a field that is a text or a number."""
+        self._read([path])
+        return self._columns[path].count(among)
 
     @property
     def nbytes(self) -> int:
@@ -172,6 +177,15 @@ class _Column:
         else:
             passing = np.fromiter(map(condition.test, watch(self._values)), bool, len(self._values))
         return passing.take(self._array)
+
+    def count(self, among: Mask) -> dict[Any, int]:
+        """How many of some records have each value; lists, objects and what is missing are left out."""
+        counts = np.bincount(self._array[among], minlength=len(self._values)).tolist()
+        return {
+            value: count
+            for value, count in zip(self._values, counts, strict=True)
+            if count and isinstance(value, str | int | float)
+        }
 
     @property
     def nbytes(self) -> int:

@@ -40,15 +40,24 @@ MAX_SUMMARY_PASSAGES: Final = MAX_PASSAGES // 2
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])(?=\s)|(?<=[。！？])")
 _LINE_END: Final = re.compile(r"(?<=\n)")
+#: Where a document's metadata say what it is found by: a list of texts, or ``False``.
+SEARCH_TEXT: Final = "search_text"
 _SAID: Final = ("steps", "messages")
 
 
 def split_record(record: Record) -> list[str]:
     """The passages of a record: of its content and, while an episode has its messages, of each of those.
 
-    A structured document is taken as its fields and values, without the punctuation of JSON.
+    A structured document is taken as its fields and values, without the punctuation of JSON; or as the texts that
+    were chosen to find it by. Without any of those it has one passage, of nothing.
     """
     if record.kind is MemoryType.STRUCTURED and "document" in record.metadata:
+        chosen = record.metadata.get(SEARCH_TEXT)
+        if isinstance(chosen, list):
+            texts = (split(_cut_to_index(text)) for text in _take_first(map(str, chosen)))
+            return [passage for passages in texts for passage in passages][:MAX_PASSAGES] or [""]
+        if chosen is False:
+            return [""]
         return split("\n".join(_take_first(_fields(record.metadata["document"], ""))) or _cut_to_index(record.content))
     if record.kind is not MemoryType.EPISODIC:
         return split(_cut_to_index(record.content))

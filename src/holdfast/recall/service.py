@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -140,6 +140,10 @@ class Recall:
     def list_newest(self, scope: Scope, kind: Kind, options: SearchOptions) -> list[str]:
         """Ids of a scope's durable records that pass the filter, newest first."""
         return self._answer(scope, kind, self._catch_up, lambda index: index.list_newest(options))
+
+    def count_values(self, scope: Scope, kind: Kind, path: tuple[str, ...], options: SearchOptions) -> dict[Any, int]:
+        """How many of a scope's durable records that pass the filter have each value of a field."""
+        return self._answer(scope, kind, self._catch_up, lambda index: index.count_values(path, options))
 
     def reembed(
         self, tenant: str, progress: Callable[[int], None] = lambda _count: None, *, kinds: Iterable[MemoryType]

@@ -92,7 +92,12 @@ PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "entity": _verbs(
         read="get history neighbours", write="add set relate end delete", person="export_all delete_user_entities"
     ),
-    "structured": _verbs(read="get find", write="put delete", person="export_all delete_user_data", tenant="define"),
+    "structured": _verbs(
+        read="get read find collections",
+        write="put put_many refresh delete",
+        person="export_all delete_user_data",
+        tenant="define",
+    ),
 }
 #: What a memory has beside its verbs.
 _VALUES: Final = frozenset({"user_id", "agent_id", "session_id", "auto_prune", *PART_VERBS})

@@ -38,7 +38,7 @@ SELECT expect_context($1, $2, $3, $4, $5, $6, $7)
 
 -- What insert and put_scope do, by the values of both, after what expect_context does by its own.
 -- name: add_expected
-SELECT add_expected($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)
+SELECT add_expected($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36)
 
 -- name: put_scope
 INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3, $4, $5, $6)
@@ -66,7 +66,7 @@ WHERE state IN ('active', 'archived')
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, records.id
+       pack, name, derived_from, records.id, ttl
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 

@@ -104,7 +104,7 @@ class SqlDues(SqlStore):
         with self._database.read() as tx:
             book = read_book(tx, tenant)
             found = tx.all(ProfileRow, "dues.profiles", (tenant,))
-            together = [(row.no, row.kind, book.together(row.kind, json.loads(row.rules))) for row in found]
+            together = [(row.no, row.kind, book.together(row.kind, json.loads(row.rules), row.ttl)) for row in found]
         return [Profile(no, kind, resolve(kind, rules, book.defaults), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:

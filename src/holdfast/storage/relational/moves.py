@@ -47,6 +47,9 @@ class CurrentRow(NamedTuple):
     name: str | None
     derived_from: str | None
     id: str
+    ttl: int | None
+    is_over: bool = False
+    """Whether its time is over, where that was asked."""
 
 
 class MovedRow(NamedTuple):
@@ -115,7 +118,7 @@ class MoveBatch:
         if move.target in LIVE and move.source not in LIVE:
             if "agent" in kind.scope and removed_until(self.tx, self.subject.tenant, row.agent_id) is not None:
                 return self.answer(move, kind.name.value, Outcome.PARTED)
-            self.free_name(kind, row.name)
+            self.free_names(kind, [row.name])
         if _is_removal(move) and (hold := self.holds.covering(row)) is not None:
             self.refuse(move, kind.name.value, hold=hold.id)
             return Outcome.HELD
@@ -171,23 +174,24 @@ class MoveBatch:
             self._note(move, HISTORY)
         return self.answer(move, HISTORY, outcome)
 
-    def free_name(self, kind: Kind, name: str | None) -> None:
-        """Recycle a record whose time is over and whose name is wanted: nobody can see it, and no sweep has come yet.
-
-        One that a hold keeps stays where it is, and gives up its name alone.
+    def free_names(self, kind: Kind, names: Sequence[str | None]) -> dict[str, CurrentRow]:
+        """The live records that go by these names. One whose time is over is recycled, for its name is wanted, nobody
+        can see it, and no sweep has come yet. If a hold keeps it, it stays where it is, and gives up its name alone.
         """
-        if name is None:
-            return
-        row = self.tx.find(CurrentRow, "records.expired_by_name", (self.number, kind.code, name, self.now))
-        if row is not None and self.holds.covering(row) is not None:
-            self.tx.run("records.give_up_name", (row.key,))
-        elif row is not None:
-            self._move(self._to_bin(row, "its time was over, and its name was wanted", Cause.RULE), row)
+        wanted = [name for name in names if name is not None]
+        asked = (self.number, kind.code, to_json(wanted), self.now)
+        found = self.tx.all(CurrentRow, "records.named", asked) if wanted else []
+        for row in found:
+            if row.is_over and self.holds.covering(row) is not None:
+                self.tx.run("records.give_up_name", (row.key,))
+            elif row.is_over:
+                self._move(self.to_bin(row, "its time was over, and its name was wanted", Cause.RULE), row)
+        return {str(row.name): row for row in found if not row.is_over}
 
     def recycle_expired(self, kind: Kind) -> None:
         """Recycle what is past its time and no sweep has come for yet: it is not to keep what is new from its place."""
         for row in self.tx.all(CurrentRow, "records.expired", (*key_range(self.number, kind), self.now)):
-            self._move(self._to_bin(row, "its time was over, and its place was wanted", Cause.RULE), row)
+            self._move(self.to_bin(row, "its time was over, and its place was wanted", Cause.RULE), row)
 
     def prune_oldest(self, kind: Kind) -> tuple[list[str], tuple[Move, Hold] | None]:
         """Recycle the oldest tenth of a scope's live records that nothing keeps; those that went, and the oldest that a
@@ -200,7 +204,7 @@ class MoveBatch:
         for row in self.tx.all(CurrentRow, "records.oldest", (*key_range(self.number, kind), self.now, limit)):
             if len(moved) == most:
                 break
-            move = self._to_bin(row, "pruned: the quota was reached", Cause.PRUNE)
+            move = self.to_bin(row, "pruned: the quota was reached", Cause.PRUNE)
             hold = self.holds.covering(row)
             if hold is not None:
                 kept = kept or (move, hold)
@@ -208,7 +212,8 @@ class MoveBatch:
                 moved.append(row.id)
         return moved, kept
 
-    def _to_bin(self, row: CurrentRow, reason: str, cause: Cause) -> Move:
+    def to_bin(self, row: CurrentRow, reason: str, cause: Cause) -> Move:
+        """The move of a live record to the recycle bin."""
         return Move(row.id, row.version, row.state, State.RECYCLED, reason, cause, purge_at=self.now + BIN)
 
     def _carry_out(self, move: Move, kind: Kind, row: CurrentRow) -> Outcome:

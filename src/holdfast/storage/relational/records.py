@@ -9,20 +9,37 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import Held, Hold, RecordFacts, excess, refuse
+from holdfast.core.decisions import Held, Hold, RecordFacts, excess, held_error, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
-from holdfast.core.records import LIVE, TYPES, Encoding, Entry, Kind, Move, Outcome, Record, Scope, Subject, Usage
+from holdfast.core.records import (
+    DELETED_BY_USER,
+    LIVE,
+    NAME_SEPARATOR,
+    TYPES,
+    Cause,
+    Encoding,
+    Entry,
+    Keeping,
+    Kind,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    State,
+    Subject,
+    Usage,
+)
 from holdfast.core.rules import Labels, labels_of
-from holdfast.core.values import to_json, unpack
+from holdfast.core.values import agent_source, to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
-from holdfast.ports.records import Added
+from holdfast.ports.records import Added, Put, PutOutcome
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.database import AgainError, SqlStore, Transaction, Transactions
-from holdfast.storage.relational.moves import Holds, MoveBatch
-from holdfast.storage.relational.rules import Book, Profiles
+from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch
+from holdfast.storage.relational.rules import Book, Profiles, scope_of
 
 #: Rows of a whole scope are read this many at a time.
 _PAGE: Final = 2_000
@@ -159,15 +176,21 @@ class _Insertion:
 
     subject: Subject
     kind: Kind
+    scopes: Sequence[Scope]
+    """Of those who write."""
     entries: Sequence[Entry]
     prune: bool
     now: int
     dedupe: bool
     stored: Mapping[str, record_rows.Stored]
     """The stored forms of the records' texts, by the records' ids."""
+    puts: Mapping[str, Put] = field(default_factory=dict)
+    """Where a record takes the place of the live one that goes by its name: what is to become of each name."""
     pruned: list[str] = field(default_factory=list)
     kept: list[tuple[Move, Hold]] = field(default_factory=list)
-    """The oldest record that a hold keeps, where the quota has no room for that reason."""
+    """A record that a hold keeps, where nothing is done for that reason."""
+    replaced: dict[str, CurrentRow] = field(default_factory=dict)
+    """The live records that puts found, by their names."""
 
 
 class SqlRecords(SqlStore):
@@ -181,8 +204,23 @@ class SqlRecords(SqlStore):
     def insert(
         self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, dedupe: bool = False
     ) -> Added:
-        texts = {one.id: record_rows.to_stored(one.content, one.metadata, one.body) for one, _ in entries}
-        new = _Insertion(subject, kind, entries, prune, now, dedupe, texts)
+        scopes = [record.scope for record, _ in entries]
+        return self._write(_Insertion(subject, kind, scopes, entries, prune, now, dedupe, _to_stored(entries)))
+
+    def put(self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int) -> list[PutOutcome]:
+        entries = [put.entry for put in puts if put.entry is not None]
+        named = {put.name: put for put in puts if put.name is not None}
+        new = _Insertion(scope.subject, kind, [scope], entries, False, now, False, _to_stored(entries), named)
+        self._write(new)
+        outcomes = []
+        for put in puts:
+            row = new.replaced.get(put.name or "")
+            made = None if put.entry is None else put.entry.record.id
+            outcomes.append(PutOutcome(made, None) if row is None else PutOutcome(row.id, row.pack))
+        return outcomes
+
+    def _write(self, new: _Insertion) -> Added:
+        subject, kind = new.subject, new.kind
         try:
             return self._insert(new)
         except AgainError as unsure:
@@ -193,7 +231,7 @@ class SqlRecords(SqlStore):
         finally:
             if new.kept:  # nothing of it was done, but that it was refused is written down
                 with self._database.write(subject) as tx:
-                    batch = MoveBatch(tx, subject, tx.number_for(subject), now=now, is_held=False)
+                    batch = MoveBatch(tx, subject, tx.number_for(subject), now=new.now, is_held=False)
                     for move, hold in new.kept:
                         batch.refuse(move, kind.name.value, hold=hold.id)
                     batch.save()
@@ -201,15 +239,15 @@ class SqlRecords(SqlStore):
     def _insert(self, new: _Insertion, before: Sequence[str] | None = None) -> Added:
         """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
         subject, kind = new.subject, new.kind
-        asked = record_rows.context_query(subject, kind, (record.scope.agent_id for record, _ in new.entries))
-        with self._database.write(subject, asked if before is None else None) as tx, record_moves.unique(kind.name):
+        asked = record_rows.context_query(subject, kind, {scope.agent_id for scope in new.scopes})
+        can_rely = before is None and all(put.expected is None for put in new.puts.values())
+        with self._database.write(subject, asked if can_rely else None) as tx, record_moves.unique(kind.name):
             number = tx.number_for(subject)
             context = tx.first(record_rows.WriteContext, *asked)
             batch = MoveBatch(tx, subject, number, now=new.now, is_held=context.is_held)
             counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
             found = _find_same(tx, number, new) if new.dedupe and new.entries else {}
-            scopes = [record.scope for record, _ in new.entries]
             new = replace(new, entries=[one for one in new.entries if one.record.id not in found]) if found else new
             first = new.entries[0].record.id if new.entries and before is not None else None
             if first is not None and record_moves.find_current(tx, first, number) is not None:
@@ -217,8 +255,8 @@ class SqlRecords(SqlStore):
                     counter.usage(maximum), len(before or ()), tuple(before or ()), found
                 )  # an answer was lost
             if context.is_removed:
-                refuse_removed_agents(tx, scopes)
-            if not new.entries:
+                refuse_removed_agents(tx, new.scopes)
+            if not new.entries and not new.puts:
                 return Added(counter.usage(maximum), 0, found=found)
             self._add(batch, new, number, context)
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
@@ -227,8 +265,9 @@ class SqlRecords(SqlStore):
     def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
         """Write new records; room is made for them first, if there is none."""
         tx, counter, maximum = batch.tx, batch.counter(new.kind), context.limits(new.kind)
-        for record, _ in new.entries:
-            batch.free_name(new.kind, record.name)
+        live = batch.free_names(new.kind, [*new.puts] or [record.name for record, _ in new.entries])
+        if new.puts:
+            new = self._put_named(batch, new, live, maximum)
         size = sum(new.stored[record.id].size for record, _ in new.entries)
         if excess(counter.usage(maximum), len(new.entries), size):
             _make_room(batch, new, maximum, size)
@@ -237,7 +276,7 @@ class SqlRecords(SqlStore):
             model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(new.entries)
         }
         rows = self._rows(tx, new, number, counter=counter, book=book, models=models)
-        if len(rows) == 1 and new.entries[0].record.name is None:  # nothing can be in its way
+        if len(rows) == 1 and (new.puts or new.entries[0].record.name is None):  # nothing can be in its way
             tx.later("records.insert", rows[0])
         else:
             tx.run_many("records.insert", rows)
@@ -246,6 +285,32 @@ class SqlRecords(SqlStore):
         counter.count(len(rows), size)
         batch.save()
         tx.then(partial(self._models.update, models))  # what has been committed stays as it is
+
+    def _put_named(
+        self, batch: MoveBatch, new: _Insertion, live: Mapping[str, CurrentRow], maximum: tuple[int | None, int | None]
+    ) -> _Insertion:
+        """Change or recycle the live records that puts are about; what is to be added beside that."""
+        for name, put in new.puts.items():
+            version = live[name].version if name in live else 0
+            if put.expected not in (None, version):
+                raise _unexpected(new.kind, put, version)
+        removed = [live[name] for name, put in new.puts.items() if put.entry is None and name in live]
+        moves = [batch.to_bin(row, DELETED_BY_USER, Cause.USER) for row in removed]
+        for move, row in zip(moves, removed, strict=True):
+            if (hold := batch.holds.covering(row)) is not None:
+                new.kept.append((move, hold))
+                raise held_error(row.id)
+        batch.move_all(moves)
+        added: list[Entry] = []
+        for entry in new.entries:
+            there = live.get(entry.record.name or "")
+            if there is None:
+                added.append(entry)
+            else:
+                changed, stored = _in_place(entry, there, new.subject), new.stored[entry.record.id]
+                self._rewrite(batch, there, changed, stored, maximum)
+        new.replaced.update(live)
+        return replace(new, entries=added)
 
     def _rows(
         self,
@@ -258,21 +323,21 @@ class SqlRecords(SqlStore):
         models: Mapping[str | None, int | None],
     ) -> list[tuple[Any, ...]]:
         """The rows of new records, as ``records.insert`` takes them."""
-        profiles: dict[tuple[Scope, str | None, Labels | None], int] = {}
+        profiles: dict[tuple[Scope, str | None, Labels | None, int | None], int] = {}
         rows: list[tuple[Any, ...]] = []
         for record, encoding in new.entries:
             one = new.stored[record.id]
             labels = labels_of(record.metadata) if book.is_selective else None
-            about = (record.scope, record.id if record.id in book.singled else None, labels)
+            about = (record.scope, record.id if record.id in book.singled else None, labels, record.ttl)
             if about not in profiles:
-                profiles[about] = self._profiles.find(tx, new.kind.name.value, *about, book=book)
+                profiles[about] = self._profiles.find(tx, new.kind.name.value, *about[:3], ttl=record.ttl, book=book)
             own = (counter.new_key(), number, new.kind.code, profiles[about])
             whose = (record.id, record.scope.agent_id, record.scope.session_id, record.name)
             aged_from = record.dated_at if record.aged_from is None else record.aged_from
             dates = (record.created_at, record.updated_at, record.dated_at, aged_from)
             found_by = (models[encoding.model], encoding.vectors, encoding.terms)
             texts = (one.metadata, one.content, one.body, record.source, _list_sources(record.derived_from))
-            rows.append((*own, *whose, *dates, one.size, *found_by, *texts, one.text_hash))
+            rows.append((*own, *whose, *dates, one.size, *found_by, *texts, one.text_hash, record.ttl))
         return rows
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
@@ -327,50 +392,81 @@ class SqlRecords(SqlStore):
             found = tx.all(record_rows.FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
-    def replace(self, entry: Entry, *, back: Move | None = None, agent: Scope | None = None) -> bool:
-        record = entry.record
-        stored = record_rows.to_stored(record.content, record.metadata, record.body)
+    def replace(self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None) -> bool:
+        record, kind = entry.record, TYPES[entry.record.kind]
         with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
             number = tx.number_of(record.scope.subject)
             refuse_removed_agents(tx, [agent])
             row = record_moves.find_current(tx, record.id, number, with_metadata=True)
-            if row is None or row.state not in LIVE or row.version != record.version:
+            if number is None or row is None or row.state not in LIVE or row.version != record.version:
                 return False
-            if (row.pack is None) != (back is None):
+            if (row.pack is not None) != from_cold:
                 return False  # what lies in the object store is brought back before it is changed
-            _check_stays_held(tx, record, row.metadata)
-            if back is not None and number is not None:
-                _bring_back(tx, record, number, back)
-                row = record_moves.find_current(tx, record.id, number, with_metadata=True) or row
-            context = record_rows.read_context(tx, record.scope.subject, TYPES[record.kind])
-            counter = record_rows.ScopeCounter(tx, int(number or 0), TYPES[record.kind], context.counts)
-            grown = stored.size - row.size
-            maximum = context.limits(TYPES[record.kind])
-            if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
-                raise refuse(record.kind, record.scope.user_id, problem)
-            model, vectors, terms = entry.encoding
-            found_by = (record_moves.model_code(tx, model), vectors, terms)
-            texts = (stored.metadata, stored.content, stored.body)
-            listed = _list_sources(record.derived_from)
-            own = (record.source, listed, stored.text_hash, row.key)
-            values = (record.name, record.updated_at, stored.size, *found_by, *texts, *own)
-            tx.run("records.replace", values)
-            if labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
-                self._relabel(tx, record, row.key)
-            if listed != row.derived_from:
-                record_rows.note_other_derivations(tx, int(number or 0), row.key, record.derived_from)
-            counter.count(0, grown)
-            counter.note_change(record.id)
-            counter.save()
+            context = record_rows.read_context(tx, record.scope.subject, kind)
+            batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
+            batch.counter(kind, context.counts)
+            self._rewrite(
+                batch,
+                row,
+                entry,
+                record_rows.to_stored(record.content, record.metadata, record.body),
+                context.limits(kind),
+            )
+            batch.save()
             return True
 
+    def _rewrite(
+        self,
+        batch: MoveBatch,
+        row: CurrentRow,
+        entry: Entry,
+        stored: record_rows.Stored,
+        maximum: tuple[int | None, int | None],
+    ) -> None:
+        """Write a new version of a live record. One in cold storage is brought back with that."""
+        tx, record, counter = batch.tx, entry.record, batch.counter(TYPES[entry.record.kind])
+        _check_stays_held(batch.holds, record, row.metadata)
+        if row.pack is not None:
+            _bring_back(batch, row, entry)
+            row = record_moves.find_current(tx, record.id, batch.number, with_metadata=True) or row
+        grown = stored.size - row.size
+        if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
+            raise refuse(record.kind, record.scope.user_id, problem)
+        model, vectors, terms = entry.encoding
+        found_by = (self._models.get(model) or record_moves.model_code(tx, model), vectors, terms)
+        texts = (stored.metadata, stored.content, stored.body)
+        listed = _list_sources(record.derived_from)
+        life = (stored.text_hash, record.ttl, None if record.ttl is None else record.updated_at)
+        origin = (record.source, listed)
+        write = tx.later if record.name == row.name else tx.run  # only another name can be taken
+        write(
+            "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
+        )
+        if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
+            self._relabel(tx, record, row.key)
+        if listed != row.derived_from:
+            record_rows.note_other_derivations(tx, batch.number, row.key, record.derived_from)
+        counter.count(0, grown)
+        counter.note_change(record.id)
+
+    def refresh(self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int) -> int:
+        with self._database.write(subject) as tx:
+            number = tx.number_of(subject)
+            refreshed = [] if number is None else tx.all(str, "records.refresh", (now, number, to_json(record_ids)))
+            if number is not None and refreshed:
+                counter = record_rows.ScopeCounter(tx, number, kind)
+                for record_id in refreshed:
+                    counter.note_change(record_id)
+                counter.save()
+            return len(refreshed)
+
     def _relabel(self, tx: Transaction, record: Record, key: int) -> None:
-        """Let other rules apply to a record whose labels have changed."""
+        """Let other rules apply to a record whose labels, or whose time to live, have changed."""
         book = self._profiles.book(tx, record.scope.tenant)
-        if book.is_selective:
-            labels = labels_of(record.metadata)
-            profile = self._profiles.find(tx, record.kind.value, record.scope, record.id, labels, book=book)
-            tx.run("rules.assign_record", (profile, key))
+        labels = labels_of(record.metadata) if book.is_selective else None
+        about = (record.kind.value, record.scope, record.id, labels)
+        profile = self._profiles.find(tx, *about, ttl=record.ttl, book=book)
+        tx.run("rules.assign_record", (profile, key))
 
     def transition(
         self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
@@ -441,10 +537,13 @@ def _models_of(entries: Iterable[Entry]) -> set[str | None]:
     return {entry.encoding.model for entry in entries}
 
 
-def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> None:
-    """Bring a record back from cold storage within the transaction that changes it."""
-    batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at)
-    outcome = batch.move(back)
+def _bring_back(batch: MoveBatch, row: CurrentRow, entry: Entry) -> None:
+    """Bring a record back from cold storage within the transaction that changes it; its age counts anew."""
+    record = entry.record
+    kept = Keeping(record.content, None, record.metadata, entry.encoding, None)
+    states = (row.id, row.version, row.state, State.ACTIVE)
+    why = "brought back from cold storage, to be changed"
+    outcome = batch.move(Move(*states, why, Cause.RESTORE, aged_from=record.updated_at, keeping=kept))
     if outcome is Outcome.FULL:
         raise QuotaExceededError(
             f"memory {record.id} cannot be brought back from cold storage and changed: the quota for {record.kind} "
@@ -453,14 +552,36 @@ def _bring_back(tx: Transaction, record: Record, number: int, back: Move) -> Non
         )
     if outcome is not Outcome.DONE:
         raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
-    batch.save()
 
 
-def _check_stays_held(tx: Transaction, record: Record, metadata: str) -> None:
+def _to_stored(entries: Sequence[Entry]) -> dict[str, record_rows.Stored]:
+    """The stored forms of records' texts, by the records' ids."""
+    return {one.id: record_rows.to_stored(one.content, one.metadata, one.body) for one, _ in entries}
+
+
+def _in_place(entry: Entry, row: CurrentRow, subject: Subject) -> Entry:
+    """A new record as the next version of the one whose place it takes."""
+    scope = scope_of(subject, row.agent_id, row.session_id)
+    source = None if entry.record.written_by == agent_source(row.agent_id) else entry.record.written_by
+    return entry._replace(record=replace(entry.record, id=row.id, scope=scope, source=source, version=row.version))
+
+
+def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
+    """The error for a put that relies on what is not so."""
+    what = f"{kind.name} memory {(put.name or '').replace(NAME_SEPARATOR, '/')!r}"
+    if not put.expected:
+        return StaleError(f"{what} is there already, at version {version}; nothing was written")
+    now = f"is at version {version}" if version else "is not there any more"
+    return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
+
+
+def _check_stays_held(holds: Holds, record: Record, metadata: str) -> None:
     """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
+    if not holds.active:
+        return
     scope = record.scope
     was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
-    for hold in Holds(tx, scope.subject).active:
+    for hold in holds.active:
         if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
             raise HeldError(
                 f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "

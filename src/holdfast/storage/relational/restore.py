@@ -79,7 +79,9 @@ class _RestoreBatch:
         self._now = now
         self._book = profiles.book(tx, subject.tenant)
         self._find_profile = cache(partial(profiles.find, tx, book=self._book))
-        self._find_end = cache(lambda *about: self._book.life(about[0], self._book.selecting(*about)).delete_after)
+        self._find_end = cache(
+            lambda ttl, *about: self._book.life(about[0], self._book.selecting(*about), ttl).delete_after
+        )
         self._follow_agent = cache(partial(_follow_agent, tx, subject.tenant, now))
         self.counts: Counter[str] = Counter()
 
@@ -208,7 +210,7 @@ class RecordBatch(_RestoreBatch):
         holders = self._holders(named)
         others = [place for place, holder in holders.items() if holder not in coming]
         for code, name in others:
-            self._batch.free_name(KINDS[code], name)
+            self._batch.free_names(KINDS[code], [name])
         if others:
             holders = self._holders(named)
         while taken := {
@@ -269,7 +271,7 @@ class RecordBatch(_RestoreBatch):
             own = {
                 "key": counter.new_key(),
                 "subject": self._number,
-                "profile": self._find_profile(*about),
+                "profile": self._find_profile(*about, ttl=row["ttl"]),
                 "pack": None if row["pack"] is None else self._packs[row["pack"]],
                 "model": None if row["model"] is None else find_code(row["model"]),
                 "version": row["version"] if before is None else max(row["version"], before.version + 1),
@@ -278,7 +280,7 @@ class RecordBatch(_RestoreBatch):
             keyed.append((own["key"], json.loads(row["derived_from"] or "[]")))
             if row["state"] in LIVE:  # past its time nobody sees it, and the next sweep takes it
                 counter.count(1, row["size"])
-                end = self._find_end(*about)
+                end = self._find_end(row["ttl"], *about)
                 self.counts["expired"] += end is not None and int(row["aged_from"]) + end <= self._now
         self._tx.run_many("restore.insert_record", stored)
         note_derivations(self._tx, self._number, keyed)

@@ -197,6 +197,7 @@ class RecordRow(NamedTuple):
     source: str | None
     derived_from: str | None
     bundle: str | None
+    ttl: int | None
     key: int = 0
     subject: Subject = NOBODY
 
@@ -229,7 +230,7 @@ def as_record(subject: Subject, row: RecordRow) -> Record:
     previous = None if row.previous is None else STATES[row.previous]
     life = (row.version, row.aged_from, row.archive_at, row.hidden_from, row.moved_at, row.purge_at, row.reason)
     sources = tuple(json.loads(row.derived_from)) if row.derived_from else ()
-    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle)
+    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle, row.ttl)
     data = (parse_json_object(row.metadata), body, row.name)
     fields = (*what, *dates, *data, STATES[row.state], previous, *life, *origin)
     return Record(*fields)

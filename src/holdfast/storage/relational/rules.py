@@ -28,6 +28,7 @@ from holdfast.core.rules import (
     load_defaults,
     resolve,
     terms_to_dict,
+    ttl_rule,
 )
 from holdfast.core.values import to_json
 from holdfast.installation import VERSION, is_newer
@@ -75,6 +76,8 @@ class ProfileRow(NamedTuple):
     no: int
     kind: str
     rules: str = "[]"
+    ttl: int = 0
+    """How long its records live by their own wish; 0: they have none."""
 
 
 class Book:
@@ -109,16 +112,17 @@ class Book:
         """The labels of a record by its stored metadata, where a rule looks at them."""
         return labels_of(json.loads(metadata)) if self.is_selective and metadata != "{}" else None
 
-    def life(self, kind: str, numbers: Sequence[int]) -> Life:
-        """What the tenant's rules and these come to."""
-        return resolve(kind, self.together(kind, numbers), self.defaults)
+    def life(self, kind: str, numbers: Sequence[int], ttl: int | None = None) -> Life:
+        """What the tenant's rules and these come to, with what a record wishes for itself."""
+        return resolve(kind, self.together(kind, numbers, ttl), self.defaults)
 
-    def together(self, kind: str, numbers: Sequence[int]) -> list[Rule]:
-        """The tenant's rules for a kind, and these."""
+    def together(self, kind: str, numbers: Sequence[int], ttl: int | None = None) -> list[Rule]:
+        """The tenant's rules for a kind, and these; what a record wishes for itself is one more."""
         if kind not in self._wide:
             wide = (rule for rule in self.rules.values() if rule.is_wide)
             self._wide[kind] = [rule for rule in wide if rule.governs(kind)]
-        return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules)]
+        own = [ttl_rule(kind, ttl)] if ttl else []
+        return [*self._wide[kind], *(self.rules[number] for number in numbers if number in self.rules), *own]
 
 
 class Profiles:
@@ -126,8 +130,8 @@ class Profiles:
 
     def __init__(self) -> None:
         self._books: dict[str, Book] = {}
-        self._numbers: dict[tuple[str, str, str], int] = {}
-        self._made: WeakKeyDictionary[Transaction, set[tuple[str, str, str]]] = WeakKeyDictionary()
+        self._numbers: dict[tuple[str, str, str, int], int] = {}
+        self._made: WeakKeyDictionary[Transaction, set[tuple[str, str, str, int]]] = WeakKeyDictionary()
 
     def known(self, tenant: str, version: int) -> Book | None:
         """The tenant's rules in a version, if they were read before."""
@@ -151,12 +155,13 @@ class Profiles:
         memory_id: str | None = None,
         labels: Labels | None = None,
         *,
+        ttl: int | None = None,
         book: Book | None = None,
     ) -> int:
         """The number of the profile for something of this scope; made if there is none yet."""
         book = book or self.book(tx, scope.tenant)
         key = to_json(book.selecting(kind, scope, memory_id, labels))
-        where = (scope.tenant, kind, key)
+        where = (scope.tenant, kind, key, ttl or 0)
         if where in self._numbers:
             return self._numbers[where]
         made = self._made.setdefault(tx, set())
@@ -167,8 +172,8 @@ class Profiles:
             return known
         made.add(where)
         tx.run("rules.open_book", (scope.tenant, dump_defaults(), VERSION))
-        life = read_book(tx, scope.tenant).life(kind, json.loads(key))
-        return tx.number("rules.new_profile", (scope.tenant, kind, key, *life[:3]))
+        life = read_book(tx, scope.tenant).life(kind, json.loads(key), ttl)
+        return tx.number("rules.new_profile", (*where, *life[:3]))
 
     def life(
         self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
@@ -242,6 +247,7 @@ class AssignedRow(NamedTuple):
     agent_id: str
     session_id: str | None
     metadata: str
+    ttl: int | None = None
 
 
 class SqlRules(SqlStore):
@@ -280,7 +286,7 @@ class SqlRules(SqlStore):
             tx.run("rules.put_defaults", (tenant, mine, VERSION))
             book = read_book(tx, tenant)
             for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
-                tx.run("rules.put_life", (*book.life(row.kind, json.loads(row.rules))[:3], row.no))
+                tx.run("rules.put_life", (*book.life(row.kind, json.loads(row.rules), row.ttl)[:3], row.no))
             changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
             detail = {
                 "from": {kind: terms_to_dict(before[kind]) for kind in changed},
@@ -289,12 +295,20 @@ class SqlRules(SqlStore):
             append(tx, tx.number_for(Subject(tenant)), [Event(now, Action.DEFAULTS_CHANGED, None, detail)])
         return True
 
-    def life(self, kind: str, scope: Scope, memory_id: str | None = None, *, labels: Labels | None = None) -> Life:
+    def life(
+        self,
+        kind: str,
+        scope: Scope,
+        memory_id: str | None = None,
+        *,
+        labels: Labels | None = None,
+        ttl: int | None = None,
+    ) -> Life:
         book = self._profiles.known(scope.tenant, self._find(int, "rules.book", scope.tenant) or 0)
-        if book is not None:
-            return book.life(kind, book.selecting(kind, scope, memory_id, labels))
-        with self._database.read() as tx:
-            return self._profiles.life(tx, kind, scope, memory_id, labels)
+        if book is None:
+            with self._database.read() as tx:
+                book = self._profiles.book(tx, scope.tenant)
+        return book.life(kind, book.selecting(kind, scope, memory_id, labels), ttl)
 
     def propose(self, rules: Sequence[Rule], *, now: int) -> list[Rule]:
         if not rules:
@@ -334,7 +348,8 @@ class SqlRules(SqlStore):
             book = profiles.book(tx, rule.tenant)
             for row in found:
                 scope = scope_of(subject, row.agent_id, row.session_id)
-                right = profiles.find(tx, kind_name(row.kind), scope, row.id, book.labels(row.metadata), book=book)
+                about = (kind_name(row.kind), scope, row.id, book.labels(row.metadata))
+                right = profiles.find(tx, *about, ttl=row.ttl, book=book)
                 if right != row.profile and row.kind is None:
                     tx.run("rules.assign_session", (number, right, row.key))
                 elif right != row.profile:
@@ -384,7 +399,7 @@ def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> N
     for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
         numbers = json.loads(row.rules)
         if not changed.isdisjoint(numbers) or any(rule.governs(row.kind) for rule in wide):
-            tx.run("rules.put_life", (*book.life(row.kind, numbers)[:3], row.no))
+            tx.run("rules.put_life", (*book.life(row.kind, numbers, row.ttl)[:3], row.no))
 
 
 def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:

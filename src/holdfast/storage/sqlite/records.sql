@@ -53,7 +53,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subj
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END AS metadata, pack,
-       name, derived_from, id
+       name, derived_from, id, ttl
 FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
 
 -- name: recycle_all

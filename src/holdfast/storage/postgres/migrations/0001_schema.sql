@@ -83,7 +83,8 @@ CREATE TABLE profiles (
     archive_after bigint,                            -- NULL is never
     delete_after  bigint,
     keep_for      bigint,
-    UNIQUE (tenant, kind, rules)
+    ttl           bigint NOT NULL DEFAULT 0,         -- how long its records live by their own wish; 0: they have none
+    UNIQUE (tenant, kind, rules, ttl)
 );
 
 CREATE TABLE records (
@@ -117,6 +118,7 @@ CREATE TABLE records (
     body       bytea,
     source     text   COLLATE "C",                   -- who or what wrote it; NULL: its agent
     derived_from text COLLATE "C",                   -- JSON: ids of memories and messages; NULL: none
+    ttl        bigint,                               -- how long it lives by its own wish; NULL: it has none
     PRIMARY KEY (subject, key)
 );
 
@@ -535,7 +537,7 @@ CREATE FUNCTION add_expected(
     record_created_at bigint, record_updated_at bigint, record_dated_at bigint, record_aged_from bigint,
     record_size bigint, record_model bigint, record_vectors bytea, record_terms bytea,
     record_metadata text, record_content bytea, record_body bytea, record_source text,
-    record_derived_from text, record_text_hash bigint,
+    record_derived_from text, record_text_hash bigint, record_ttl bigint,
     counted_scope bigint, counted_seq bigint, counted_floor bigint, counted_next bigint, counted_memories bigint,
     counted_bytes bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -545,11 +547,11 @@ BEGIN
     END IF;
     INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
                          updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                         derived_from, text_hash)
+                         derived_from, text_hash, ttl)
     VALUES (record_key, record_subject, record_kind, record_profile, record_id, 'active', 1, record_agent_id,
             record_session_id, record_name, record_created_at, record_updated_at, record_dated_at, record_aged_from,
             record_size, record_model, record_vectors, record_terms, record_metadata, record_content, record_body,
-            record_source, record_derived_from, record_text_hash);
+            record_source, record_derived_from, record_text_hash, record_ttl);
     UPDATE scopes
     SET seq = counted_seq, floor = counted_floor, next = counted_next, memories = counted_memories, bytes = counted_bytes
     WHERE scopes.subject = record_subject AND scopes.scope = counted_scope;

@@ -1,6 +1,6 @@
 -- A tenant's subjects are a range, here written as what is not outside of it: so no plan begins with all of them.
 -- name: profiles
-SELECT no, kind, rules FROM profiles WHERE tenant = $1 ORDER BY no
+SELECT no, kind, rules, ttl FROM profiles WHERE tenant = $1 ORDER BY no
 
 -- name: due
 SELECT :FACTS, subjects.subject, CASE WHEN $7::boolean THEN metadata ELSE '{}' END AS metadata

@@ -42,9 +42,9 @@ INSERT INTO models (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET current = mod
 -- name: insert
 INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
                      updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
-                     derived_from, text_hash)
+                     derived_from, text_hash, ttl)
 VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, packed($18), packed($19),
-        $20, $21, $22)
+        $20, $21, $22, $23)
 
 -- name: get
 SELECT :RECORD
@@ -68,7 +68,7 @@ ORDER BY key
 
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id
+       pack, name, derived_from, id, ttl
 FROM records WHERE id = $1 AND subject = $2
 
 -- What is being deleted stays where a sweep looks for it.
@@ -94,11 +94,10 @@ FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND aged_from + delete_after <= $3
 
--- name: expired_by_name
-SELECT :CURRENT
+-- name: named
+SELECT :CURRENT, coalesce(aged_from + delete_after <= $4, FALSE) AS is_over
 FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND records.kind = $2 AND name = $3 AND state IN ('active', 'archived')
-  AND aged_from + delete_after <= $4
+WHERE subject = $1 AND records.kind = $2 AND name IN LIST($3) AND state IN ('active', 'archived')
 
 -- name: give_up_name
 UPDATE records SET name = NULL WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
@@ -150,8 +149,15 @@ SELECT alias FROM subjects WHERE no = $1
 -- name: replace
 UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
                    terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11,
-                   text_hash = $12
-WHERE subject = $13::bigint >> :KEY_BITS AND key = $13
+                   text_hash = $12, ttl = $13, aged_from = coalesce($14::bigint, aged_from)
+WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
+
+-- Only what lives by a wish of its own, and is not over: what has expired stays gone.
+-- name: refresh
+UPDATE records SET aged_from = $1
+WHERE subject = $2 AND id IN LIST($3) AND ttl IS NOT NULL AND state IN ('active', 'archived') AND aged_from < $1
+  AND aged_from + (SELECT delete_after FROM profiles WHERE profiles.no = records.profile) > $1
+RETURNING id
 
 -- name: move_keeping
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,

@@ -4,9 +4,9 @@
 -- name: insert_record
 INSERT INTO records (subject, key, kind, version, profile, aged_from, created_at, updated_at, dated_at, moved_at, purge_at,
                      pack, size, model, id, state, previous, agent_id, session_id, name, reason, bundle, metadata, terms,
-                     vectors, content, body, source, derived_from, text_hash)
+                     vectors, content, body, source, derived_from, text_hash, ttl)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-        packed($26), packed($27), $28, $29, $30)
+        packed($26), packed($27), $28, $29, $30, $31)
 
 -- name: pack
 SELECT no AS number, state,

@@ -61,16 +61,16 @@ UPDATE rules SET terms = pending, pending = NULL, updated_at = $1,
 WHERE no = $2 AND pending IS NOT NULL
 
 -- name: profile
-SELECT no FROM profiles WHERE tenant = $1 AND kind = $2 AND rules = $3
+SELECT no FROM profiles WHERE tenant = $1 AND kind = $2 AND rules = $3 AND ttl = $4
 
 -- The update changes nothing: it is there to give the number, should another have been faster.
 -- name: new_profile
-INSERT INTO profiles (tenant, kind, rules, archive_after, delete_after, keep_for) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (tenant, kind, rules) DO UPDATE SET keep_for = profiles.keep_for
+INSERT INTO profiles (tenant, kind, rules, ttl, archive_after, delete_after, keep_for) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant, kind, rules, ttl) DO UPDATE SET keep_for = profiles.keep_for
 RETURNING no
 
 -- name: profiles
-SELECT no, kind, rules FROM profiles WHERE tenant = $1
+SELECT no, kind, rules, ttl FROM profiles WHERE tenant = $1
 
 -- name: put_life
 UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE no = $4
@@ -79,13 +79,13 @@ UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE n
 SELECT subject, no FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no
 
 -- name: records_to_assign
-SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records
+SELECT key, id, kind, profile, agent_id, session_id, metadata, ttl FROM records
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND ($3::text = '' OR agent_id = $3)
   AND ($4::text = '' OR session_id = $4)
 ORDER BY key LIMIT $5
 
 -- name: record_to_assign
-SELECT key, id, kind, profile, agent_id, session_id, metadata FROM records WHERE id = $1 AND subject = $2
+SELECT key, id, kind, profile, agent_id, session_id, metadata, ttl FROM records WHERE id = $1 AND subject = $2
 
 -- name: assign_record
 UPDATE records SET profile = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2

@@ -72,7 +72,8 @@ CREATE TABLE profiles (
     archive_after INTEGER,                           -- NULL is never
     delete_after  INTEGER,
     keep_for      INTEGER,
-    UNIQUE (tenant, kind, rules)
+    ttl           INTEGER NOT NULL DEFAULT 0,        -- how long its records live by their own wish; 0: they have none
+    UNIQUE (tenant, kind, rules, ttl)
 ) STRICT;
 
 CREATE TABLE records (
@@ -105,7 +106,8 @@ CREATE TABLE records (
     content     ANY     NOT NULL,                    -- text, or zlib-compressed bytes
     body        ANY,
     source      TEXT,                                -- who or what wrote it; NULL: its agent
-    derived_from TEXT                                -- JSON: ids of memories and messages; NULL: none
+    derived_from TEXT,                               -- JSON: ids of memories and messages; NULL: none
+    ttl         INTEGER                              -- how long it lives by its own wish; NULL: it has none
 ) STRICT;
 
 CREATE UNIQUE INDEX records_by_id ON records (id, subject);
