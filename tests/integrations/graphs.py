@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import operator
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import psycopg
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import id as ids
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
@@ -84,6 +87,18 @@ def recycle(threads: ThreadPart, bin_id: str, thread: Thread, *, now: int = 7) -
 
 
 PLACES = {"sqlite": sqlite_place, "postgres": postgres_place}
+
+
+@contextmanager
+def langgraph_time(clock: Callable[[], datetime]) -> Iterator[None]:
+    """Let LangGraph tell the time by a clock of ours: it is in the ids of checkpoints."""
+    kept = {"time": ids.time, "_last_v6_timestamp": ids._last_v6_timestamp}  # type: ignore[attr-defined]
+    moved = SimpleNamespace(time_ns=lambda: round(clock().timestamp() * 1_000_000) * 1_000)
+    vars(ids).update(time=moved, _last_v6_timestamp=None)
+    try:
+        yield
+    finally:
+        vars(ids).update(kept)
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------

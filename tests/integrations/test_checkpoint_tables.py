@@ -161,6 +161,10 @@ def test_a_thread_can_be_in_the_bin_twice(place: Place, tables: ThreadPart) -> N
 
     assert tables.restore(["one", "two"]) == {"two"}
     assert look(graph, config_of("thread")) == seen[0]
+    place.saver.delete_thread("thread")
+    assert tables.restore(["two"]) == set()
+    assert look(graph, config_of("thread")) == seen[1]
+    assert recycle(tables, "two", _thread(tables, "thread")) == {}
     assert tables.purge(["two"]) > 0
     assert tables.binned(8) == []
 

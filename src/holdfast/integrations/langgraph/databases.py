@@ -157,8 +157,9 @@ class SqliteDatabase:
         return _by_table(self.all("columns", tables=list(tables)))
 
     def checkpoints(self, thread_id: str) -> list[Checkpoint]:
+        sends = set(self.all("sends", thread=thread_id))
         rows = self.all("checkpoints", thread=thread_id)
-        return [StoredCheckpoint(*row).unpack(thread_id).describe(thread_id) for row in rows]
+        return [StoredCheckpoint(*row).unpack(thread_id).describe(thread_id, sends) for row in rows]
 
     def scrub(self) -> None:
         if any(is_busy for is_busy, *_ in self.all("PRAGMA wal_checkpoint(TRUNCATE)")):
@@ -271,9 +272,9 @@ class PostgresDatabase:
         return _by_table(self.all("columns", tables=list(tables), schema=self._schema))
 
     def checkpoints(self, thread_id: str) -> list[Checkpoint]:
-        blobs = set(self.all("blobs", thread=thread_id))
+        sends, blobs = set(self.all("sends", thread=thread_id)), set(self.all("blobs", thread=thread_id))
         rows = self.all("checkpoints", thread=thread_id)
-        return [StoredCheckpoint(*row).describe(thread_id, blobs) for row in rows]
+        return [StoredCheckpoint(*row).describe(thread_id, sends, blobs) for row in rows]
 
     def scrub(self) -> None:
         """Nothing is to be done: dead rows go when the server vacuums, as certificates of erasure say."""
@@ -326,8 +327,10 @@ class StoredCheckpoint(NamedTuple):
     checkpoint: Any
     type: str | None = None
 
-    def describe(self, thread_id: str, blobs: Container[Row] = ()) -> Checkpoint:
-        """What decides whether it is needed. Values that are not inside it are among the ``blobs``."""
+    def describe(self, thread_id: str, sends: Container[Row], blobs: Container[Row] = ()) -> Checkpoint:
+        """What decides whether it is needed. ``sends`` are the checkpoints that tasks were sent from; values that are
+        not inside it are among the ``blobs``.
+        """
         if "delta_writes_versioned" in self.metadata:
             raise ConflictError(f"thread {thread_id!r} cannot be thinned: LangGraph.js wrote it, with delta channels")
         versions = {channel: str(version) for channel, version in self.checkpoint.get("channel_versions", {}).items()}
@@ -339,7 +342,7 @@ class StoredCheckpoint(NamedTuple):
             frozenset(self.metadata.get("counters_since_delta_snapshot") or {}),
             frozenset(beside | set(self.checkpoint.get("channel_values") or {})),
             versions,
-            needs_parent=self.checkpoint.get("v", 1) < _SENDS_INSIDE,
+            needs_parent=self.checkpoint.get("v", 1) < _SENDS_INSIDE and (self.namespace, self.parent) in sends,
         )
 
     def unpack(self, thread_id: str) -> StoredCheckpoint:

@@ -18,7 +18,8 @@ DECLARE
     refused boolean := false;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1214203980, hashtext(NEW.thread_id));
-    IF NOT EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = NEW.thread_id) THEN
+    IF NOT EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = NEW.thread_id)
+       OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.bin_id = '') THEN
         RETURN NEW;
     END IF;
     IF TG_TABLE_NAME = 'checkpoints' THEN
@@ -65,3 +66,6 @@ SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, checkpoint 
 
 -- name: blobs
 SELECT checkpoint_ns, channel, version FROM @checkpoint_blobs WHERE thread_id = :thread AND type <> 'empty'
+
+-- name: sends
+SELECT DISTINCT checkpoint_ns, checkpoint_id FROM @checkpoint_writes WHERE thread_id = :thread AND channel = '__pregel_tasks'

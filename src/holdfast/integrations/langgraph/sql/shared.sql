@@ -7,6 +7,7 @@ CREATE TABLE IF NOT EXISTS @holdfast_threads (
 -- name: create_threads_of_user
 CREATE INDEX IF NOT EXISTS holdfast_threads_user ON @holdfast_threads (user_id)
 
+-- While a row has no id, threads are being brought back, and the guard lets them pass; no other transaction sees it.
 -- name: create_binned
 CREATE TABLE IF NOT EXISTS @holdfast_bin (
     bin_id text PRIMARY KEY, thread_id text NOT NULL, head text NOT NULL, user_id text, agent_id text,
@@ -81,6 +82,9 @@ SELECT thread_id, max(checkpoint_id) FROM @checkpoints WHERE thread_id IN LIST(:
 -- name: binned
 SELECT bin_id, thread_id, head, user_id, agent_id, active_at, recycled_at FROM @holdfast_bin
 WHERE bin_id IN LIST(:bins)
+
+-- name: let_pass
+INSERT INTO @holdfast_bin (bin_id, thread_id, head, recycled_at) VALUES ('', '', '', 0)
 
 -- name: binned_before
 SELECT bin_id FROM @holdfast_bin WHERE recycled_at < :before ORDER BY recycled_at

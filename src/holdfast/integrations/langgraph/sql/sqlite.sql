@@ -7,7 +7,8 @@ CREATE INDEX IF NOT EXISTS holdfast_bin_writes_bin ON @holdfast_bin_writes (bin_
 
 -- name: create_guard_of_checkpoints
 CREATE TRIGGER IF NOT EXISTS holdfast_guard_checkpoints BEFORE INSERT ON checkpoints
-WHEN EXISTS (SELECT 1 FROM holdfast_bin WHERE thread_id = NEW.thread_id) AND (
+WHEN EXISTS (SELECT 1 FROM holdfast_bin WHERE thread_id = NEW.thread_id)
+AND NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '') AND (
     NEW.parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM checkpoints AS live WHERE live.thread_id = NEW.thread_id
         AND live.checkpoint_ns = NEW.checkpoint_ns AND live.checkpoint_id = NEW.parent_checkpoint_id)
@@ -20,7 +21,8 @@ END
 
 -- name: create_guard_of_writes
 CREATE TRIGGER IF NOT EXISTS holdfast_guard_writes BEFORE INSERT ON writes
-WHEN EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned USING (bin_id)
+WHEN NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '')
+AND EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned USING (bin_id)
              WHERE holdfast_bin.thread_id = NEW.thread_id AND binned.thread_id = NEW.thread_id
              AND binned.checkpoint_id = NEW.checkpoint_id)
 BEGIN
@@ -38,3 +40,6 @@ WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 -- name: checkpoints
 SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, checkpoint, type FROM @checkpoints
 WHERE thread_id = :thread
+
+-- name: sends
+SELECT DISTINCT checkpoint_ns, checkpoint_id FROM @writes WHERE thread_id = :thread AND channel = '__pregel_tasks'
