@@ -151,6 +151,7 @@ class AsyncMemory(_Wrapper[Memory]):
     add_with_auto_prune = _verb(Memory.add_with_auto_prune)
     add_many = _verb(Memory.add_many)
     retrieve = _verb(Memory.retrieve)
+    context = _verb(Memory.context)
     list_memories = _verb(Memory.list_memories)
     get = _verb(Memory.get)
     derived = _verb(Memory.derived)

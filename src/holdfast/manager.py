@@ -34,6 +34,7 @@ from holdfast.core.values import (
     dump_json,
     is_id,
 )
+from holdfast.memory.context import Context, Wanted, read_context
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
@@ -309,6 +310,28 @@ class Memory(UserData):
         if options.explain:
             scored["explanation"] = match.hit.parts
         return scored
+
+    def context(
+        self,
+        query: str | None = None,
+        *,
+        max_tokens: int = 1000,
+        kinds: Sequence[MemoryKind] | MemoryKind = ALL_KINDS,
+        format: str = "text",  # noqa: A002 - what people type
+        count: Callable[[str], int] | None = None,
+    ) -> Context:
+        """One block for a prompt, of at most ``max_tokens`` tokens: who the agent is, what it knows now that bears on
+        ``query`` (without one, what is newest), its notes, episodes, and the conversation.
+
+        A line shows the end of its memory's id, since when it is so, and where it is from. What does not depend on the
+        query stands first, and stays the same while nothing in it changes. ``format`` is ``text``, ``messages`` or
+        ``json``. ``count`` says how many tokens a text has; if not given, the bundled tokenizer does.
+        """
+        elapsed_ms = start_watch()
+        wanted = Wanted.check(query, kinds_of(kinds, None), max_tokens, format, count)
+        context = read_context(self._records, self.working.items, wanted)
+        self._services.latencies.record("context", "several", elapsed_ms(), SEVERAL_LATENCY_MS)
+        return context
 
     def _items(self, kind: Kind) -> list[Message]:
         """What the process or the session holds of a kind that is not durable."""

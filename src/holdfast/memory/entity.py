@@ -267,6 +267,18 @@ class Entity:
                     break
 
 
+def describe_now(services: Services, subject: Subject, records: Sequence[Record], now: int) -> dict[str, str]:
+    """Entities as texts that have what holds at a moment, and since when; by their ids."""
+    if not records:
+        return {}
+    facts = [fact for fact in services.facts.facts(subject, [record.id for record in records]) if holds_at(fact, now)]
+    ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
+    there = services.records.fetch(subject, ids, now=now)
+    names = {record.id: str(record.metadata.get("name")) for record in there.values()}
+    own = {record.id: [fact for fact in facts if fact.source == record.id] for record in records}
+    return {record.id: _text(record, own[record.id], names, with_dates=True) for record in records}
+
+
 def refresh_entity_text(services: Services, subject: Subject, record_ids: Sequence[str]) -> None:
     """Entities came back, or went: let those that are related to them tell what holds now."""
     for record_id in record_ids:
@@ -317,17 +329,18 @@ def _has_names(fact: Fact, names: Mapping[str, str]) -> bool:
     return fact.target is None or (fact.source in names and fact.target in names)
 
 
-def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> str:
+def _text(record: Record, facts: Sequence[Fact], names: Mapping[str, str], *, with_dates: bool = False) -> str:
     """An entity as a text: who it is, then what holds of it, newest last."""
     name, kind, about = (record.metadata.get(field) or "" for field in ("name", "entity_type", "description"))
     lines = [f"{name} ({kind})".strip() if kind else f"{name}", f"{about}"]
     for fact in [fact for fact in facts if _has_names(fact, names)][-_MOST_FACTS:]:
         name = fact.name.replace("_", " ")
+        since = f" (since {iso(fact.since)[:10]})" if with_dates else ""
         if fact.target is None:
             value = fact.value if isinstance(fact.value, str) else dump_json(fact.value, InvalidInputError, name)
-            lines.append(f"{name}: {value}")
+            lines.append(f"{name}: {value}{since}")
         else:
-            lines.append(f"{names[fact.source]} {name} {names[fact.target]}")
+            lines.append(f"{names[fact.source]} {name} {names[fact.target]}{since}")
     return "\n".join(line for line in lines if line)[:_MAX_TEXT]
 
 

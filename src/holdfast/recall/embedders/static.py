@@ -15,6 +15,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -94,9 +95,7 @@ class StaticEmbedder:
     def _load(self) -> _Model:
         with self._lock:
             if self._model is None:
-                folder = _package_folder()
-                table = _read_table(folder / _WEIGHTS)
-                tokens = _Tokens(folder / _TOKENIZER, len(table))
+                table, tokens = _read_bundled(_package_folder())
                 rows = np.zeros(table.shape, np.float32)
                 self._model = _Model(tokens, table, rows, np.zeros(len(table), np.bool_))
             return self._model
@@ -131,6 +130,24 @@ class _Tokens:
                 self._compiled = _read_tokenizer(self._path, self._vocabulary)
                 self._pieces = None
             return self._compiled
+
+
+@cache
+def _read_bundled(folder: Path) -> tuple[npt.NDArray[np.float16], _Tokens]:
+    """The token vectors and the tokenizer of a folder: one of each for all embedders of a process."""
+    table = _read_table(folder / _WEIGHTS)
+    return table, _Tokens(folder / _TOKENIZER, len(table))
+
+
+@cache
+def _bundled_tokens() -> _Tokens:
+    return _read_bundled(_package_folder())[1]
+
+
+def count_tokens(text: str) -> int:
+    """How many tokens a text has, by the tokenizer of the bundled weights, whichever embedder is in use."""
+    tokens = _bundled_tokens()
+    return sum(len(tokens(text[start : start + MAX_CHARS])) for start in range(0, len(text), MAX_CHARS))
 
 
 def _package_folder() -> Path:
