@@ -27,14 +27,17 @@ from holdfast.core.values import (
     MAX_QUERY_BYTES,
     NO_ORIGIN,
     Origin,
+    When,
     check_content,
     check_count,
     check_metadata,
     check_source,
     dump_json,
     is_id,
+    moment,
 )
 from holdfast.memory.context import Context, Wanted, read_context
+from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_versioned
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
@@ -59,6 +62,7 @@ from holdfast.results import (
     RestoreResult,
     RetrieveResult,
     RulesResult,
+    VersionResult,
     WriteResult,
 )
 
@@ -92,6 +96,7 @@ class Memory(UserData):
         super().__init__(services, scope)
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
+        self._corrections = Corrections(self._records)
         self._lineage = Lineage(self._records)
         self._search = Search(self._records, self._items)
         self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
@@ -134,6 +139,8 @@ class Memory(UserData):
         memory_type: MemoryKind = MemoryType.LONG_TERM,
         metadata: Metadata = None,
         *,
+        key: str | None = None,
+        supersedes: str | None = None,
         dedupe: bool | None = None,
         source: str | None = None,
         derived_from: Ids = None,
@@ -146,6 +153,10 @@ class Memory(UserData):
         ``dropped`` says how many did; the conversation's history keeps all of them. Of a text that is longer than what
         is indexed of it, ``indexed_chars`` says how much that is.
 
+        Where a memory of the kind goes by ``key`` already, or with the id of one that this ``supersedes``, that memory
+        says this from now on: ``operation`` is ``corrected``, and ``version`` counts. What it said ends, and is in
+        ``history``.
+
         With ``dedupe``, a memory of the same kind and scope that has the same text already (whatever the case, the
         white space and the closing punctuation) is returned instead, and ``operation`` is ``exists``; if not said, the
         settings decide. It is for the kinds of which recall shows a text once.
@@ -154,6 +165,9 @@ class Memory(UserData):
         has the ids of the memories and messages of this user that it was made from.
         """
         origin = self._records.origin(source, derived_from)
+        if key is not None or supersedes is not None:
+            kind = kind_of(memory_type)
+            return self._correct(content, kind, metadata, origin, key=key, supersedes=supersedes)
         return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
 
     def add_with_auto_prune(
@@ -221,11 +235,37 @@ class Memory(UserData):
         written = self._write(kind, [content], metadata, origin, prune=prune, dedupe=dedupe)
         elapsed = elapsed_ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        added = _describe_added(kind, "exists" if written.existing else "add", elapsed, written)
-        result = cast("AddResult", {"memory_id": written.ids[0], **added})
-        if isinstance(content, str) and len(content) > INDEXED_CHARS:
-            result["indexed_chars"] = INDEXED_CHARS
+        operation = "exists" if written.existing else "add"
+        return _describe_one(written.ids[0], content, _describe_added(kind, operation, elapsed, written))
+
+    def _correct(self, content: Content, kind: Kind, metadata: Metadata, origin: Origin, **which: Any) -> AddResult:
+        """Add a memory under a key, or a version of the one that has it, or that is superseded."""
+        elapsed_ms = start_watch()
+        check_versioned(kind, which["key"])
+        if self.auto_prune:
+            self._check_prune(kind)
+        draft = self._drafts.get(kind.name, Draft)(content, check_metadata(metadata), origin)
+        if which["supersedes"] is not None:
+            record = self._corrections.supersede(kind, draft, **which)
+            return self._describe_corrected(record, content, elapsed_ms())
+        outcome, added = self._corrections.put(kind, draft, which["key"], prune=self.auto_prune)
+        written = Written([str(outcome.id)], added.usage, added.pruned)
+        operation = "add" if outcome.version == 1 else "corrected"
+        result = _describe_one(written.ids[0], content, _describe_added(kind, operation, elapsed_ms(), written))
+        if outcome.version is not None and outcome.version > 1:
+            result["version"] = outcome.version
         return result
+
+    def _describe_corrected(self, record: Record, content: Content, elapsed: float) -> AddResult:
+        kind = TYPES[record.kind]
+        self._services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
+        written = Written([record.id], self._usage(kind))
+        result = _describe_one(record.id, content, _describe_added(kind, "corrected", elapsed, written))
+        result["version"] = record.revision
+        return result
+
+    def _check_prune(self, kind: Kind) -> None:
+        """Raises where whoever calls may not prune a kind."""
 
     def _write(
         self,
@@ -237,6 +277,8 @@ class Memory(UserData):
         prune: bool,
         dedupe: bool | None = None,
     ) -> Written:
+        if prune:
+            self._check_prune(kind)
         if origin.is_given and not kind.durable:
             raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
         if dedupe and not kind.shown_once:
@@ -273,6 +315,7 @@ class Memory(UserData):
         *,
         memory_type: MemoryKind | None = None,
         include_archived: bool | None = None,
+        as_of: When = None,
         explain: bool = False,
     ) -> list[RetrieveResult]:
         """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
@@ -283,13 +326,19 @@ class Memory(UserData):
         are taken. Of several kinds each keeps its best match; working memory comes first, the others by score, and of
         equals the newer. With ``"all"`` every kind is asked, and one whose best match scores below 0.1 stays away.
         Archived memories are left out, episodes aside, unless asked for.
+
+        With ``as_of``, the versions that were current at that moment, of memories that may be read now: never what was
+        deleted or has expired since. Only kinds that are durable can be asked so.
         """
         elapsed_ms = start_watch()
         kinds = kinds_of(memory_types, memory_type)
         check_count(top_k, "top_k")
+        then = None if as_of is None else moment(as_of, what="as_of")
+        if then is not None:
+            kinds = _durable(kinds, named=memory_types != ALL_KINDS)
         where = parse(filters)
         asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
-        options = SearchOptions(top_k, self._services.now(), where, explain=explain)
+        options = SearchOptions(top_k, self._services.now(), where, explain=explain, as_of=then)
         floor = FLOOR if memory_types == ALL_KINDS else 0.0
         found = self._search.find(kinds, asked, options, include_archived=include_archived, floor=floor)
         results = [self._result(match, options) for match in found]
@@ -368,12 +417,16 @@ class Memory(UserData):
             found = self._lineage.of_source(kind.name, check_source(source), options)
         return [memory_result(record, now) for record in found]
 
-    def get(self, memory_id: str) -> GetResult:
-        """One memory; ``NotFoundError`` says why there is none."""
+    def get(self, memory_id: str, *, as_of: When = None) -> GetResult:
+        """One memory; ``NotFoundError`` says why there is none. With ``as_of``, as it was at that moment."""
         item, record = self._look_up(memory_id)
+        if item is not None and as_of is not None:
+            raise refuse_kind(item[0], "read as of a moment", "leave out as_of")
         if item is not None:
             return cast("GetResult", item_result(self._scope, *item))
         record = self._records.check_live(memory_id, record)
+        if as_of is not None:
+            record = self._corrections.at(record, moment(as_of, what="as_of"))
         now = self._services.now()
         result = cast("GetResult", memory_result(record, now))
         if record.body is not None and not record.is_archived(now):
@@ -428,9 +481,36 @@ class Memory(UserData):
         changed = self._records.change(record, **changes)
         return memory_result(changed, self._services.now())
 
+    def correct(self, memory_id: str, content: Content, *, reason: str | None = None) -> AddResult:
+        """Let a memory say something else from now on; its age counts anew.
+
+        What it said is out of recall at once, and is shown by ``history`` with who ended it and the ``reason``.
+        """
+        elapsed_ms = start_watch()
+        found = self._item_to_change(memory_id)
+        if found is not None:
+            raise refuse_kind(found[0], "corrected", "it is gone soon; add what is right")
+        changes = partial(self._changes, content=content, metadata=None)
+        return self._describe_corrected(self._corrections.correct(memory_id, changes, reason), content, elapsed_ms())
+
+    def history(
+        self, memory_id: str | None = None, *, key: str | None = None, memory_type: MemoryKind = MemoryType.LONG_TERM
+    ) -> list[VersionResult]:
+        """What a memory (or the one of a kind that goes by ``key``) says and said before, oldest first: when each
+        version began and ended, who ended it, and why. Rules say how many ended ones are kept, and for how long.
+        """
+        return self._corrections.history(memory_id, key, kind_of(memory_type))
+
+    def revert(self, memory_id: str, to: int) -> AddResult:
+        """Let a memory say again what it said in an earlier version, as a new version; its age counts anew."""
+        elapsed_ms = start_watch()
+        self._records.check_agent()
+        changed = self._corrections.revert(memory_id, to)
+        return self._describe_corrected(changed, changed.content, elapsed_ms())
+
     def _changes(self, record: Record, content: Content | None, metadata: Metadata) -> dict[str, Any]:
         if record.kind is MemoryType.ENTITY:
-            raise refuse_kind(TYPES[record.kind], "updated as text", "use memory.entity.add, set and relate")
+            raise refuse_kind(TYPES[record.kind], "updated as text", ENTITY_VERBS)
         if record.kind is MemoryType.STRUCTURED:
             kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
             kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
@@ -597,6 +677,22 @@ class TextMemory:
         Those of this user; of all users, where the memory's user is ``*``.
         """
         return self._memory.archive_due(self._kind)
+
+
+def _durable(kinds: list[Kind], *, named: bool) -> list[Kind]:
+    """Those of some kinds that have versions; ``InvalidKindError`` for another that a caller has named."""
+    for kind in kinds:
+        if named and not kind.durable:
+            raise refuse_kind(kind, "recalled as of a moment", "leave it out, or as_of")
+    return [kind for kind in kinds if kind.durable]
+
+
+def _describe_one(memory_id: str, content: Content, added: WriteResult) -> AddResult:
+    """What an add of one memory says."""
+    result = cast("AddResult", {"memory_id": memory_id, **added})
+    if isinstance(content, str) and len(content) > INDEXED_CHARS:
+        result["indexed_chars"] = INDEXED_CHARS
+    return result
 
 
 def _describe_added(kind: Kind, operation: str, elapsed: float, written: Written) -> WriteResult:

@@ -31,6 +31,8 @@ class AddResult(WriteResult):
     """What ``add`` and ``add_with_auto_prune`` return."""
 
     memory_id: str
+    version: NotRequired[int]
+    """Of a memory that was corrected: the version that is current now."""
     indexed_chars: NotRequired[int]
     """How much of a long text is indexed."""
 
@@ -41,8 +43,8 @@ class AddManyResult(WriteResult):
     memory_ids: list[str]
 
 
-class MemoryResult(TypedDict):
-    """A memory."""
+class _Memory(TypedDict):
+    """A memory, but for what it goes by."""
 
     memory_id: str
     content: str
@@ -55,6 +57,31 @@ class MemoryResult(TypedDict):
     is_archived: bool
     source: str
     derived_from: list[str]
+    version: int
+    """Counts the changes of what it says; ``structured.put(if_version=…)`` takes it."""
+
+
+class MemoryResult(_Memory):
+    """A memory."""
+
+    key: NotRequired[str]
+    """What it goes by, where it was added with a key."""
+
+
+class VersionResult(TypedDict):
+    """What a memory says, or said before it was changed."""
+
+    version: int
+    content: str
+    metadata: Metadata
+    source: str
+    derived_from: list[str]
+    started_at: str
+    ended_at: str | None
+    """``None``: it is the one that is current."""
+    ended_by: str | None
+    reason: str | None
+    """Why it ended, where that was said."""
 
 
 class RetrieveResult(MemoryResult):
@@ -77,14 +104,12 @@ class GetResult(MemoryResult):
     tool_calls: NotRequired[list[dict[str, Any]]]
 
 
-class DocumentResult(MemoryResult):
+class DocumentResult(_Memory):
     """A document of a collection."""
 
     collection: str
     key: str | None
     document: dict[str, Any] | None
-    version: int
-    """Counts its changes; ``put(if_version=…)`` takes it."""
     expires_at: str | None
     """When its time is over; ``None``: at no time that is known."""
 
@@ -350,6 +375,8 @@ class RuleResult(_Selection):
     archive_after_days: NotRequired[float | str]
     delete_after_days: NotRequired[float | str]
     keep_days: NotRequired[float | str]
+    versions: NotRequired[int]
+    versions_days: NotRequired[float | str]
     updated_at: NotRequired[str]
 
 
@@ -368,6 +395,10 @@ class _Life(TypedDict):
     delete_after_days: float | None
     keep_days: float | str | None
     keep_by: str | None
+    versions: int | None
+    """How many ended versions of a memory are kept."""
+    versions_days: float | str | None
+    versions_by: str
 
 
 class LifeResult(_Life):

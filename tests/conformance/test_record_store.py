@@ -456,7 +456,7 @@ def test_replacing_writes_a_new_version(records: RecordStore, me: Person) -> Non
 
     assert records.replace(new) is True
 
-    assert there(records, me, record.id) == replace(new.record, version=2)
+    assert there(records, me, record.id) == replace(new.record, version=2, revision=2)
     assert there(records, me, record.id).dated_at == record.dated_at, "an update does not make it younger"
 
 
@@ -659,7 +659,7 @@ def test_puts_add_change_and_recycle_in_one_transaction(records: RecordStore, me
     again = entry(me, "again", kind=MemoryType.ENTITY, name="old", agent_id="other", at=NOW + 5)
     new = entry(me, "new", kind=MemoryType.ENTITY, name="new", at=NOW + 5)
     puts = [Put("old", again, 1), Put("new", new, 0), Put("gone", None), Put("nothing", None)]
-    outcomes = records.put(me.scope(), ENTITY, puts, now=NOW + 5)
+    outcomes, _ = records.put(me.scope(), ENTITY, puts, now=NOW + 5)
     assert [outcome.id for outcome in outcomes] == [old.record.id, new.record.id, gone.record.id, None]
     changed = there(records, me, old.record.id)
     assert (changed.content, changed.version, changed.scope.agent_id) == ("again", 2, "agent")

@@ -100,7 +100,7 @@ def test_without_a_rule_the_defaults_hold(rules: RuleStore, me: Person, kind: st
     assert rules.rules(me.tenant) == []
     life = rules.life(kind, me.scope())
     default = DEFAULTS[kind]
-    assert (life.archive_after, life.delete_after, life.keep_for) == default
+    assert life.stored == default
     assert life == resolve(kind, ())
 
 

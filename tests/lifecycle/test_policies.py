@@ -17,7 +17,7 @@ from effort import sampled, soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError
 from holdfast.core.rules import EpisodicRetentionPolicy
-from holdfast.lifecycle.policies import read_policies
+from holdfast.lifecycle.policies import RuleScope, read_policies
 from lifecycle.fuses import DeathError
 from lifecycle.soundness import check_sound
 
@@ -85,16 +85,17 @@ def test_a_preview_counts_only_what_the_rule_selects(holdfast: Holdfast, clock: 
         for agent_id in ("guide", "cook"):
             record(holdfast.manager(user_id, agent_id, "trip"), clock, 50)
     record(holdfast.manager("ann", "guide", "other trip"), clock, 50)
+    scopes: dict[str, RuleScope] = {
+        "all": {},
+        "ann": {"user_id": "ann"},
+        "guide": {"agent_id": "guide"},
+        "both": {"user_id": "ann", "agent_id": "guide"},
+        "session": {"session_id": "trip"},
+        "nobody": {"user_id": "nobody"},
+    }
     counted = {
         name: holdfast.policies.preview("episodic", delete_after_days=40, archive_after_days=10, **scope).newly_due
-        for name, scope in {
-            "all": {},
-            "ann": {"user_id": "ann"},
-            "guide": {"agent_id": "guide"},
-            "both": {"user_id": "ann", "agent_id": "guide"},
-            "session": {"session_id": "trip"},
-            "nobody": {"user_id": "nobody"},
-        }.items()
+        for name, scope in scopes.items()
     }
     assert {name: found["recycle"] for name, found in counted.items()} == {
         "all": 5,

@@ -522,8 +522,8 @@ def test_wrong_arguments_are_refused_before_anything_is_read(holdfast: Holdfast,
 def person_of(holdfast: Holdfast) -> Person:
     parts = holdfast.services
     sources = Sources(
-        parts.reader, parts.records, parts.short_term, parts.schemas, parts.rules, parts.holds, parts.archives,
-        parts.working.of_user,
+        parts.reader, parts.records, parts.versions, parts.short_term, parts.schemas, parts.rules, parts.holds,
+        parts.archives, parts.working.of_user,
     )  # fmt: skip
     return Person(sources, "default", ME)
 

@@ -23,6 +23,8 @@ _MEMORIES: Final = 20_000
 _SHOW_CHANGE: Final = ("subjects", "scopes", "sessions", "facts", "packs", "totals")
 #: The name of a user who is being erased begins with it; no other name has a control character.
 _ERASING: Final = "\x01"
+#: Tables of which a row says by the key of its record which kind it is of.
+_BY_KEY: Final = ("derivations", "versions")
 _NAMED: Final = tuple(table.name for table in tables_in(Backup.NAMED))
 _BACKED_UP: Final = {table.name for table in TABLES if table.backup is not Backup.NONE}
 
@@ -110,7 +112,7 @@ class Snapshot:
 
     def _of_kinds(self, table: Table, rows: Iterable[Row]) -> Iterable[Row]:
         """The rows that go with the kinds; of other tables the reader has chosen them."""
-        place = list(table.columns).index("key") if table.name == "derivations" else None
+        place = list(table.columns).index("key") if table.name in _BY_KEY else None
         return rows if place is None else (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
 
     def chains(self) -> list[tuple[int, str]]:

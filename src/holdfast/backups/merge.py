@@ -44,6 +44,8 @@ class _Part:
     owner: Owner
     packs: dict[int, PackRow] = field(default_factory=dict)
     """By the numbers that they have in the backup, as sessions are."""
+    changed: dict[int, str] = field(default_factory=dict)
+    """The ids of the records that have ended versions, by their keys in the backup."""
     sessions: dict[int, Values] = field(default_factory=dict)
     begun: set[int] = field(default_factory=set)
     """The sessions with messages that were read already."""
@@ -92,7 +94,7 @@ class Merge:
 
     def _memory(self, docs: Sequence[Doc], who: str, memory_id: str) -> None:
         """Restore one memory of a user, with its facts if it is an entity."""
-        found: dict[str, list[Values]] = {"subjects": [], "records": [], "facts": [], "packs": []}
+        found: dict[str, list[Values]] = {"subjects": [], "records": [], "versions": [], "facts": [], "packs": []}
         for frame in self._frames(docs):
             if frame.table in found:
                 found[frame.table] += (row for row in _rows(frame) if _is_about(frame.table, row, memory_id))
@@ -100,6 +102,7 @@ class Merge:
             raise NotFoundError(f"backup {self.manifest.id} holds no memory {memory_id!r} of user {who!r}")
         part = _Part(_owner(docs[0].key, found["subjects"]), _packs(found["packs"]))
         self._merge_records(part, found["records"], alone=True)
+        self._merge_versions(part, found["versions"])
         if self.restored.lost:
             raise ObjectDamagedError(
                 f"memory {memory_id} lies in a cold object that backup {self.manifest.id} does not hold; "
@@ -163,6 +166,8 @@ class Merge:
             case "records":
                 for batch in _batches(_rows(frame)):
                     self._merge_records(part, batch)
+            case "versions":
+                self._merge_versions(part, _rows(frame))
             case "packs":
                 part.packs |= _packs(_rows(frame))
             case "sessions":
@@ -179,7 +184,12 @@ class Merge:
     def _merge_records(self, part: _Part, rows: Sequence[Values], *, alone: bool = False) -> None:
         merged = self._merger.records(part.owner, rows, part.packs, overwrite=self.overwrite, alone=alone)
         self._count(part, merged)
+        part.changed |= {row["key"]: row["id"] for row in rows if (row["revision"] or 1) > 1}
         self.progress(len(rows))
+
+    def _merge_versions(self, part: _Part, rows: Iterable[Values]) -> None:
+        for some in _chunks([row for row in rows if row["key"] in part.changed]):
+            self._merger.versions(part.owner, some, part.changed)
 
     def _merge_messages(self, part: _Part, rows: Sequence[Values]) -> None:
         conversations = []

@@ -28,6 +28,15 @@ class Life(NamedTuple):
     """The rule that says so, in words."""
     delete_by: str
     keep_by: str | None
+    versions: int | None = None
+    """How many ended versions of a record are kept; ``None`` is all."""
+    versions_for: int | None = None
+    versions_by: str = ""
+
+    @property
+    def stored(self) -> tuple[int | None, ...]:
+        """What a profile keeps of it."""
+        return (*self[:3], self.versions, self.versions_for)
 
 
 _ADVICE = "delete old memories or upgrade the quota"
@@ -136,6 +145,7 @@ def held_error(record_id: str) -> HeldError:
 
 #: Why something in the recycle bin is deleted for good.
 BIN_REASON: Final = f"{describe_duration(BIN)} in the recycle bin"
+VERSION_REASON: Final = "ended versions that their rule keeps no longer"
 #: Of what no rule says anything; what is in the recycle bin has its own time.
 NO_LIFE: Final = Life(None, None, None, "", "", None)
 

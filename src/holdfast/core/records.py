@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -75,6 +75,10 @@ class Terms(NamedTuple):
     delete_after: int | None = None
     keep_for: int | None = None
     """Not to be removed by a rule or a prune before this age."""
+    versions: int | None = None
+    """How many ended versions of a record are kept."""
+    versions_for: int | None = None
+    """How long an ended version is kept."""
 
 
 class Rhythm(StrEnum):
@@ -377,6 +381,8 @@ class Record:
     """What it went to the recycle bin together with."""
     ttl: int | None = None
     """How long it lives by its own wish, counted from ``aged_from``; ``None``: as the rules say."""
+    revision: int = 1
+    """The number of the version that is current; ``version`` counts moves, too."""
 
     @property
     def written_by(self) -> str:
@@ -386,6 +392,28 @@ class Record:
     def is_archived(self, now: int) -> bool:
         """Whether it counts as archived, swept or not."""
         return self.state is State.ARCHIVED or (self.archive_at is not None and self.archive_at <= now)
+
+
+class Version(NamedTuple):
+    """What a record said until it was changed."""
+
+    id: str
+    """The record's."""
+    version: int
+    started_at: int
+    ended_at: int
+    ended_by: str
+    """The actor that changed the record."""
+    reason: str | None
+    content: str
+    metadata: dict[str, Any]
+    source: str | None
+    derived_from: tuple[str, ...]
+
+    def of(self, record: Record) -> Record:
+        """The record as it was then."""
+        then = replace(record, content=self.content, metadata=self.metadata, source=self.source)
+        return replace(then, derived_from=self.derived_from, updated_at=self.started_at, revision=self.version)
 
 
 class Encoding(NamedTuple):

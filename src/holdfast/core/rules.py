@@ -77,11 +77,17 @@ _EVERY: Final = frozenset(kind.value for kind in DURABLE if kind is not MemoryTy
 _ARCHIVE_DAYS: Final = 365
 
 
+#: More versions of one record than this are not kept.
+MOST_VERSIONS: Final = 1_000
+#: So many ended versions of a record are kept where no rule says otherwise.
+USUAL_VERSIONS: Final = 10
+_VERSIONS: Final = {"versions": USUAL_VERSIONS, "versions_for": 365 * DAY}
+
 #: How long each kind lives where no rule says otherwise. Each tenant's book keeps them as they were when it was last
 #: brought up to date, so that every process that uses a store goes by the same ones: read them there.
 DEFAULTS: Final[Mapping[str, Terms]] = MappingProxyType(
     {
-        **{kind.name.value: kind.life for kind in TYPES.values()},
+        **{kind.name.value: kind.life._replace(**(_VERSIONS if kind.durable else {})) for kind in TYPES.values()},
         HISTORY: Terms(delete_after=30 * DAY),
         AUDIT: Terms(delete_after=3_650 * DAY),
     }
@@ -245,7 +251,9 @@ def resolve(kind: str, rules: Iterable[Rule], defaults: Mapping[str, Terms] | No
         delete, delete_by = (None if keep >= FOREVER else keep), str(keep_by)
     if kind in TYPES and TYPES[MemoryType(kind)].archive is None:
         archive = None  # a rule for every kind, and a kind that has no archive
-    return Life(archive, delete, keep, archive_by, delete_by, keep_by)
+    versions, _ = _choose(found, "versions", default, kind)
+    versions_for, versions_by = _choose(found, "versions_for", default, kind)
+    return Life(archive, delete, keep, archive_by, delete_by, keep_by, versions, versions_for, versions_by)
 
 
 def _has_removal(rules: Sequence[Rule], kind: str) -> bool:
@@ -277,15 +285,16 @@ def check_terms(kind: str, terms: Terms) -> Terms:
     check_ruled(kind)
     if terms == Terms():
         raise InvalidRuleError(
-            "the rule says nothing: give it a time to archive after, to delete after, or to keep for"
+            "the rule says nothing: give it a time to archive after, to delete after, or to keep for, or how many "
+            "versions to keep"
         )
-    if kind in (MemoryType.SHORT_TERM, HISTORY, AUDIT) and (terms.archive_after, terms.keep_for) != (None, None):
+    if kind in (MemoryType.SHORT_TERM, HISTORY, AUDIT) and terms != Terms(delete_after=terms.delete_after):
         raise InvalidRuleError(f"{kind} can only be given a time to be deleted after")
     if kind == MemoryType.SHORT_TERM and (terms.delete_after or 0) >= FOREVER:
         raise InvalidRuleError("short_term memory always ends; give it a time, or use another kind of memory")
     if terms.archive_after is not None and kind in TYPES and TYPES[MemoryType(kind)].archive is None:
         raise InvalidRuleError(f"{kind} memory has no archive; leave archive_after_days out")
-    archive, delete, keep = terms
+    archive, delete, keep = terms[:3]
     if archive is not None and delete is not None and delete <= archive < FOREVER:
         raise InvalidRuleError(
             f"the rule contradicts itself: it archives after {describe_duration(archive)}, but deletes after "
@@ -316,7 +325,7 @@ def check_ruled(kind: object) -> str:
 
 def days(value: object, what: str) -> int:
     """A number of days as a duration; ``"never"`` (to keep: ``"forever"``) is one too."""
-    endless = "forever" if "keep" in what else "never"
+    endless = "forever" if "keep" in what or "versions" in what else "never"
     if value == endless:
         return FOREVER
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-5 <= value <= 365_000:
@@ -330,7 +339,18 @@ def terms_to_dict(terms: Terms) -> dict[str, Any]:
     """Terms as callers gave them: days, or "never"; what they say nothing about is left out."""
     named = {"archive_after_days": terms.archive_after, "delete_after_days": terms.delete_after}
     shown = {name: _in_days(value, "never") for name, value in named.items() if value is not None}
-    return shown if terms.keep_for is None else {**shown, "keep_days": _in_days(terms.keep_for, "forever")}
+    kept = {"keep_days": terms.keep_for, "versions_days": terms.versions_for}
+    shown |= {name: _in_days(value, "forever") for name, value in kept.items() if value is not None}
+    return shown if terms.versions is None else {**shown, "versions": terms.versions}
+
+
+def check_versions(value: object) -> int:
+    """How many ended versions a rule keeps."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_VERSIONS:
+        raise InvalidRuleError(
+            f"must be a whole number from 0 to {MOST_VERSIONS:,}, not {quote(value)}", about="versions"
+        )
+    return value
 
 
 def _in_days(duration: int, endless: str) -> float | str:

@@ -31,6 +31,10 @@ CLOCK_TOLERANCE: Final = 300 * SECOND
 FOREVER: Final = 2**62
 
 
+#: A moment as callers give it, or none.
+When = datetime | float | str | None
+
+
 def moment(when: datetime | float | str, *, what: str = "time") -> int:
     """Microseconds since 1970 for an aware datetime, seconds since 1970, or an ISO 8601 text.
 

@@ -13,7 +13,16 @@ from holdfast.core.audit import Action, Event, acting_as, check_author
 from holdfast.core.decisions import Life
 from holdfast.core.errors import ConfirmationNeededError, InvalidInputError, InvalidRuleError, NotFoundError, quote
 from holdfast.core.records import AUDIT, TYPES, MemoryType, Scope, Subject, Terms, Usage, kind_of
-from holdfast.core.rules import EVERY, EpisodicRetentionPolicy, Rule, check_ruled, check_terms, days, terms_to_dict
+from holdfast.core.rules import (
+    EVERY,
+    EpisodicRetentionPolicy,
+    Rule,
+    check_ruled,
+    check_terms,
+    check_versions,
+    days,
+    terms_to_dict,
+)
 from holdfast.core.values import check_id, is_id
 from holdfast.lifecycle.previews import Preview, preview_rules, rule_to_dict
 from holdfast.ports.coordination import begin_steps, join_rest
@@ -38,6 +47,8 @@ class RuleFields(RuleScope, total=False):
     archive_after_days: float | str | None
     delete_after_days: float | str | None
     keep_days: float | str | None
+    versions: int | None
+    versions_days: float | str | None
 
 
 SCOPE: Final = tuple(RuleScope.__annotations__)
@@ -224,7 +235,8 @@ class Policies:
 
     def _wanted(self, memory_type: MemoryType | str, fields: Mapping[str, Any]) -> Rule:
         kind = check_ruled(memory_type)
-        times = {name: days(fields[name], name) for name in TIMES if fields.get(name) is not None}
+        given = {name: fields[name] for name in TIMES if fields.get(name) is not None}
+        times = {n: check_versions(value) if n == "versions" else days(value, n) for n, value in given.items()}
         scope = {name: value for name, value in fields.items() if name not in TIMES}
         return self._rule(kind, scope, check_terms(kind, Terms(*(times.get(name) for name in TIMES))))
 
@@ -312,7 +324,7 @@ def _event(rule: Rule, now: int) -> Event:
 
 def life_to_dict(life: Life) -> dict[str, Any]:
     """What rules come to, as callers see it: days, or ``None`` for never; kept for ever is ``"forever"``."""
-    days_of = terms_to_dict(Terms(life.archive_after, life.delete_after, life.keep_for))
+    days_of = terms_to_dict(Terms(*life.stored))
     return {
         "archive_after_days": days_of.get("archive_after_days"),
         "archive_by": life.archive_by,
@@ -320,6 +332,9 @@ def life_to_dict(life: Life) -> dict[str, Any]:
         "delete_by": life.delete_by,
         "keep_days": days_of.get("keep_days"),
         "keep_by": life.keep_by,
+        "versions": life.versions,
+        "versions_days": days_of.get("versions_days"),
+        "versions_by": life.versions_by,
     }
 
 

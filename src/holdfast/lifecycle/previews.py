@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window, find_hold, windows
@@ -23,6 +24,7 @@ Place = tuple[str, str, str, str]
 _PARTS: Final = ("user_id", "agent_id", "session_id", "memory_id")
 _ANYWHERE: Final[Place] = ("", "", "", "")
 _PAGE: Final = 5_000
+_ENDS: Final = attrgetter("archive_after", "delete_after", "versions", "versions_for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ def is_shorter(old: Life, new: Life) -> bool:
     """Whether by one life something goes, or is archived, earlier than by another."""
     sooner = any(
         after is not None and (before is None or after < before)
-        for before, after in ((old.archive_after, new.archive_after), (old.delete_after, new.delete_after))
+        for before, after in zip(_ENDS(old), _ENDS(new), strict=True)
     )
     return sooner or (new.keep_for or 0) < (old.keep_for or 0)
 

@@ -6,7 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, QuotaExceededError, StaleError, quote
@@ -14,6 +13,7 @@ from holdfast.core.records import Fact, MemoryType, Record, Subject, holds_at, s
 from holdfast.core.values import (
     NO_ORIGIN,
     Origin,
+    When,
     check_content,
     check_count,
     check_id,
@@ -35,7 +35,6 @@ _MAX_VALUE_BYTES: Final = 64 * 1024
 _MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
 
-When = datetime | float | str | None
 Way = Literal["out", "in", "both"]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import held_error
-from holdfast.core.errors import AgentRemovedError, ConflictError, NotFoundError, StaleError, quote
+from holdfast.core.errors import AgentRemovedError, ConflictError, NotFoundError, ObjectStoreError, StaleError, quote
 from holdfast.core.records import (
     BIN,
     LIVE,
@@ -29,10 +31,11 @@ from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
-from holdfast.ports.records import Added, Put
+from holdfast.ports.records import Added, Put, PutOutcome
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.results import MemoryResult
 
+_log = logging.getLogger("holdfast.memory")
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
 TRIES: Final = 64
 
@@ -92,15 +95,24 @@ class DurableRecords:
         that one goes to the recycle bin. All of it or nothing; the id of each. Of several of one name the last counts.
         """
         last = {place if put.name is None else put.name: put for place, put in enumerate(puts)}
-        drafts = [put.draft for put in last.values() if put.draft is not None]
-        entries, now = self._make_entries(name, drafts)
-        made = iter(entries)
-        wanted = [Put(put.name, None if put.draft is None else next(made), put.expected) for put in last.values()]
-        outcomes = self.services.records.put(self.scope, TYPES[name], wanted, now=now)
-        for pack in {outcome.pack for outcome in outcomes} - {None}:
-            self._tidy(int(pack or 0), now)
+        outcomes, _ = self.put_named(name, list(last.values()))
         ids = dict(zip(last, (outcome.id for outcome in outcomes), strict=True))
         return [ids[place if put.name is None else put.name] for place, put in enumerate(puts)]
+
+    def put_named(
+        self, name: MemoryType, puts: Sequence[NamedDraft], *, prune: bool = False
+    ) -> tuple[list[PutOutcome], Added]:
+        """The same, of puts of different names, with what became of each."""
+        entries, now = self._make_entries(name, [put.draft for put in puts if put.draft is not None])
+        made = iter(entries)
+        wanted = [Put(put.name, None if put.draft is None else next(made), put.expected) for put in puts]
+        outcomes, added = self.services.records.put(self.scope, TYPES[name], wanted, now=now, prune=prune)
+        for record_id, pack, version in outcomes:
+            if pack is not None and record_id is not None and version is not None:
+                self._leave_pack(record_id, version - 1, pack, now)
+            elif pack is not None:
+                self._tidy(pack, now)
+        return outcomes, added
 
     def _make_entries(self, name: MemoryType, drafts: Sequence[Draft]) -> tuple[list[Entry], int]:
         """Drafts as new records of a kind, ready to be written, and the moment that they are of."""
@@ -170,9 +182,19 @@ class DurableRecords:
                 continue  # another writer made or changed it; look again
         raise StaleError(f"{kind} memory {draft.name!r} keeps changing; try again")
 
-    def change(self, record: Record, *, by_agent: bool = True, from_cold: bool = False, **changes: Any) -> Record:
-        """Write a new version of a record; ``StaleError`` if another writer was faster, ``AgentRemovedError`` if it is
-        changed by an agent that is in the recycle bin.
+    def change(
+        self,
+        record: Record,
+        *,
+        by_agent: bool = True,
+        from_cold: bool = False,
+        renew: bool = False,
+        reason: str | None = None,
+        **changes: Any,
+    ) -> Record:
+        """Write a new version of a record, for a ``reason``; ``StaleError`` if another writer was faster,
+        ``AgentRemovedError`` if it is changed by an agent that is in the recycle bin. With ``renew``, its age counts
+        anew.
 
         With ``from_cold``, one in cold storage comes back with that, and its age counts anew, in one step: where it is
         refused, nothing has changed. Without, ``ConflictError``.
@@ -180,15 +202,30 @@ class DurableRecords:
         if not from_cold:
             check_not_cold(record)
         now, is_cold = self.services.now(), record.pack is not None
-        changed = replace(record, **changes, updated_at=now)
+        aged_from = now if renew or is_cold else record.aged_from
+        changed = replace(record, **changes, aged_from=aged_from, updated_at=now)
         check_content(changed.content, max_bytes=self.services.max_content_bytes)
         (encoding,) = self.services.recall.encode([changed])
         agent = self.scope if by_agent else None
-        if not self.services.records.replace(Entry(changed, encoding), from_cold=is_cold, agent=agent):
+        entry = Entry(changed, encoding)
+        if not self.services.records.replace(entry, from_cold=is_cold, agent=agent, reason=reason):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         if record.pack is not None:
-            self._tidy(record.pack, now)
-        return replace(changed, version=record.version + 1)
+            self._leave_pack(record.id, record.revision, record.pack, now)
+        return replace(changed, version=record.version + 1, revision=record.revision + 1)
+
+    def _leave_pack(self, record_id: str, ended: int, pack: int, now: int) -> None:
+        """A record left cold storage as it was changed: what ended is whole again, as far as it can be read."""
+        try:
+            packed = (self.services.archives.contents(pack) or {}).get(record_id)
+            record = None if packed is None else self.find(record_id)
+            if packed is not None and record is not None:
+                whole = replace(record, content=packed.document["content"], metadata=packed.document["metadata"])
+                (encoding,) = self.services.recall.encode([replace(whole, state=State.ACTIVE)])
+                self.services.versions.complete(Entry(whole, encoding), ended)
+        except ObjectStoreError as problem:
+            _log.warning("version %d of memory %s is kept as its summary: %s", ended, record_id, problem)
+        self._tidy(pack, now)
 
     def check_agent(self) -> None:
         """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
@@ -284,7 +321,7 @@ def memory_result(record: Record, now: int) -> MemoryResult:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
     created = iso(record.created_at)
-    return {
+    result: MemoryResult = {
         "memory_id": record.id,
         "content": record.content,
         "memory_type": record.kind.value,
@@ -296,7 +333,12 @@ def memory_result(record: Record, now: int) -> MemoryResult:
         "is_archived": record.is_archived(now),
         "source": record.written_by,
         "derived_from": list(record.derived_from),
+        "version": record.revision,
     }
+    kind = TYPES[record.kind]
+    if record.name is not None and not kind.has_names:
+        result["key"] = json.loads(record.name)[1] if "agent" in kind.scope else record.name
+    return result
 
 
 def item_result(scope: Scope, kind: Kind, item: Message) -> MemoryResult:

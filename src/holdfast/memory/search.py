@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.records import Kind, MemoryType, Message, Record
 from holdfast.memory.records import DurableRecords
+from holdfast.ports.feed import split_version_id
 from holdfast.recall.index import Hit, Query, SearchOptions
 
 #: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
@@ -49,12 +50,25 @@ class Search:
                 ranked[kind.name] = self._rank(kind, query, options._replace(include_archived=archived), items)
             chosen = merge(ranked, options.top_k, floor)
             ids = [hit.id for _, hit in chosen if hit.id not in items]
-            records = self._records.services.records.fetch(self._records.scope.subject, ids, now=options.now)
+            records = self._fetch(ids, options)
             there: Mapping[str, Record | Message] = {**items, **records}
             matches = [Match(kind, hit, there[hit.id]) for kind, hit in chosen if hit.id in there]
             if len(matches) == len(chosen):
                 break
         return matches
+
+    def _fetch(self, names: Sequence[str], options: SearchOptions) -> dict[str, Record]:
+        """What was found, as it is now, or was at the moment that is asked about, by the names that indexes have."""
+        services, subject = self._records.services, self._records.scope.subject
+        if options.as_of is None:
+            return services.records.fetch(subject, names, now=options.now)
+        ids = {name: split_version_id(name)[0] for name in names}
+        records = services.records.fetch(subject, list(dict.fromkeys(ids.values())), now=options.now)
+        changed = [one.id for one in records.values() if one.updated_at > options.as_of]
+        then = {one.id: one for one in services.versions.at(subject, changed, at=options.as_of, now=options.now)}
+        found = {one.id: then[one.id].of(one) if one.id in then else one for one in records.values()}
+        found = {one: record for one, record in found.items() if record.updated_at <= options.as_of}
+        return {name: found[one] for name, one in ids.items() if one in found}
 
     def _rank(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
         """The best matches of one kind; ``items`` takes up what was looked at of a kind that is not durable."""

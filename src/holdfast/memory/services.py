@@ -109,7 +109,7 @@ class Services(Stores):
     @property
     def exports(self) -> Exports:
         """Gathers what is held on people."""
-        stores = (self.reader, self.records, self.short_term, self.schemas, self.rules, self.holds)
+        stores = (self.reader, self.records, self.versions, self.short_term, self.schemas, self.rules, self.holds)
         sources = Sources(*stores, self.archives, self.working.of_user)
         return Exports(sources, self.now)
 

@@ -318,7 +318,6 @@ def document_result(record: Record, now: int) -> DocumentResult:
         "collection": str(collection),
         "key": key,
         "document": document,
-        "version": record.version,
         "expires_at": expires_at,
     }
 

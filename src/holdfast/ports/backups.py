@@ -120,6 +120,11 @@ class RowMerger(Protocol):
         was asked for.
         """
 
+    def versions(self, owner: Owner, rows: Sequence[Values], ids: Mapping[int, str]) -> None:
+        """Add ended versions that are missing, of records that are there and say something newer; ``ids`` has the ids
+        of the records by their keys in the backup.
+        """
+
     def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
         """Add conversations that are missing, and messages that are missing of those that are there."""
 

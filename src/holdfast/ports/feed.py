@@ -62,9 +62,17 @@ class IndexRow(NamedTuple):
     terms: bytes
     """The passages' terms, as ``recall.terms.encode`` wrote them; empty for an archived record."""
     text: str | None = None
-    """The record's text, where there are no terms."""
+    """The record's text, where there are no terms, or (of a version that has ended) no vectors."""
     text_hash: int | None = None
     """Equal texts have the same; ``None`` if the record is not to be taken for another."""
+    ended_at: int | None = None
+    """Of a version that has ended."""
+
+
+def split_version_id(name: str) -> tuple[str, int | None]:
+    """The record, and which version of it: ``None`` is the one that is current. A version is ``record@number``."""
+    record_id, _, version = name.partition("@")
+    return record_id, int(version) if version else None
 
 
 #: How far an index has followed a scope; means something to the engine only.
@@ -88,9 +96,17 @@ class RecallFeed(Protocol):
     """What an in-process index follows."""
 
     def changes(
-        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
+        self,
+        scope: Scope,
+        kind: Kind,
+        since: Cursor | None,
+        *,
+        model: str,
+        read: Callable[[list[IndexRow]], PageT],
+        ended: bool = False,
     ) -> Changes[PageT]:
-        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it.
+        """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it. With ``ended``, all
+        versions that have ended of what is new or changed, too, each by the name that ``split_version_id`` reads.
 
         Rows are handed to ``read`` a few thousand at a time, so that they are never all in memory. Writes and deletes
         of any process are in the answer once they have committed.

@@ -88,6 +88,8 @@ class PutOutcome(NamedTuple):
     """The record's; ``None`` where there was nothing to recycle."""
     pack: int | None
     """Where it lay in the object store before, if it did."""
+    version: int | None = None
+    """The version that is current now; ``None`` where it was recycled."""
 
 
 class RecordReader(Protocol):
@@ -127,13 +129,15 @@ class RecordWriter(Protocol):
         room for is refused.
         """
 
-    def put(self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int) -> list[PutOutcome]:
+    def put(
+        self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int, prune: bool = False
+    ) -> tuple[list[PutOutcome], Added]:
         """Carry out all puts, of different names, or none of them; who writes is in ``scope``.
 
         A record that takes another's place is its next version: what is kept of that is its id, its scope, and when it
-        was made. One in cold storage is brought back with that. A time to live counts from the put. Raises what
-        ``insert`` and ``replace`` raise, ``StaleError`` where a version is not the expected one, and ``HeldError``
-        where a hold keeps what is to be recycled.
+        was made. Its age, and a time to live, count from the put. One in cold storage is brought back with that.
+        Raises what ``insert`` and ``replace`` raise, ``StaleError`` where a version is not the expected one, and
+        ``HeldError`` where a hold keeps what is to be recycled.
         """
 
     def refresh(self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int) -> int:
@@ -141,8 +145,11 @@ class RecordWriter(Protocol):
         many. What has expired stays gone.
         """
 
-    def replace(self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None) -> bool:
-        """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile.
+    def replace(
+        self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None, reason: str | None = None
+    ) -> bool:
+        """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile. The one
+        before ends, for a ``reason``, and is kept as long as its rules say.
 
         ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
         storage is changed only with ``from_cold``, which brings it back in the same transaction; its age counts anew

@@ -7,9 +7,10 @@ from typing import NamedTuple, Protocol
 
 from holdfast.core.audit import Event
 from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window
-from holdfast.core.records import Scope, State, Subject, Terms
+from holdfast.core.records import Entry, Scope, State, Subject, Terms, Version
 from holdfast.core.rules import Labels, Rule
 from holdfast.ports.conversations import Session
+from holdfast.ports.coordination import Lease
 
 
 class Profile(NamedTuple):
@@ -223,3 +224,24 @@ class HoldStore(Protocol):
 
     def release(self, tenant: str, hold_id: str, *, now: int, event: Event) -> Hold | None:
         """Lift a hold; ``None`` if there is no such hold standing."""
+
+
+class VersionStore(Protocol):
+    """Versions of records that have ended. They go with their record, wherever it goes."""
+
+    def ended(self, subject: Subject, record_id: str, *, now: int | None = None) -> list[Version]:
+        """The ended versions of a record, oldest first: those that its rules keep at ``now``, or all that are there."""
+
+    def at(self, subject: Subject, record_ids: Sequence[str], *, at: int, now: int) -> list[Version]:
+        """The ended versions that were current at a moment, of those of these records that are changed since; as far as
+        rules keep them at ``now``.
+        """
+
+    def complete(self, entry: Entry, version: int) -> None:
+        """Let an ended version say all that the entry does: it was a summary of that, as it lay in cold storage."""
+
+    def census(self, tenant: str, now: int) -> list[Census]:
+        """How many versions of each subject's records the rules keep no longer, and no hold keeps."""
+
+    def trim(self, tenant: str, *, upto: int, lease: Lease | None = None) -> tuple[int, int]:
+        """Delete those; how many, and their bytes."""

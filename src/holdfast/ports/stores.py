@@ -12,7 +12,7 @@ from holdfast.ports.feed import RecallFeed
 from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
-from holdfast.ports.rules import DueStore, HoldStore, RuleStore
+from holdfast.ports.rules import DueStore, HoldStore, RuleStore, VersionStore
 from holdfast.ports.session_parts import PartStore
 from holdfast.ports.subjects import SubjectReader, SubjectStore
 
@@ -24,6 +24,7 @@ class Stores:
     """One of each, over one database."""
 
     records: RecordStore
+    versions: VersionStore
     provenance: ProvenanceStore
     feed: RecallFeed
     history: History

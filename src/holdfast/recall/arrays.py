@@ -115,7 +115,7 @@ def release_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-_NEVER: Final = np.iinfo(np.int64).max
+NEVER: Final = np.iinfo(np.int64).max
 
 
 class Batch(NamedTuple):
@@ -144,6 +144,8 @@ class Batch(NamedTuple):
     """The stored terms of the records of several passages."""
     text_hash: Ints
     """Equal texts have the same; 0 for records that are not to be taken for others."""
+    ended_at: Ints
+    """When versions ended; never, for those that are current."""
 
     @classmethod
     def read(cls, kind: Kind, rows: Sequence[IndexRow]) -> Batch:
@@ -156,9 +158,8 @@ class Batch(NamedTuple):
             ids = sorted(latest)
             rows = [latest[record_id] for record_id in ids]
         columns = list(zip(*rows, strict=True)) or [()] * len(IndexRow._fields)
-        _, agents, sessions, created_at, updated_at, hidden_from, archived_from, metadata, vectors, blobs, _, hashes = (
-            columns
-        )
+        _, agents, sessions, created_at, updated_at, hidden_from, archived_from, metadata, *found_by = columns
+        vectors, blobs, _, hashes, ended_at = found_by
         said = terms.decode(blobs)
         texts: dict[Any, Any] = {}  # of equal ones, one is kept
         return cls(
@@ -178,11 +179,12 @@ class Batch(NamedTuple):
             said.times,
             {at: blobs[at] for at in np.flatnonzero(said.passages > 1).tolist()},
             np.array([one or 0 for one in hashes] if kind.shown_once else [0] * len(ids), np.int64),
+            _moments(ended_at),
         )
 
 
 def _moments(values: Sequence[int | None]) -> Ints:
-    return np.array([_NEVER if value is None else value for value in values], np.int64)
+    return np.array([NEVER if value is None else value for value in values], np.int64)
 
 
 def _vectors(blobs: Sequence[bytes | None], passages: Ints) -> npt.NDArray[np.float16]:

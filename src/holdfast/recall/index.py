@@ -19,7 +19,7 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import ranking, terms
-from holdfast.recall.arrays import Batch, GrowingArray, dot
+from holdfast.recall.arrays import NEVER, Batch, GrowingArray, dot
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import MAX_RECORDS, Postings
 from holdfast.recall.ranking import Floats, Ints
@@ -52,6 +52,8 @@ class SearchOptions(NamedTuple):
     explain: bool = False
     before: str | None = None
     """A list goes on from here: with records of smaller ids, which are older ones."""
+    as_of: int | None = None
+    """The versions that were current then, instead of those that are now."""
 
 
 class Hit(NamedTuple):
@@ -81,6 +83,7 @@ class ScopeIndex:
         self._here = GrowingArray(np.bool_)
         self._archived_from = GrowingArray(np.int64)
         self._hidden_from = GrowingArray(np.int64)
+        self._ended_at = GrowingArray(np.int64)
         self._length = GrowingArray(np.float32)
         self._text_hash = GrowingArray(np.int64)
         self._repeated: set[int] = set()  # the hashes of texts that several records have, or had
@@ -106,7 +109,8 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """About what the index holds in memory."""
-        columns = (self._here, self._archived_from, self._hidden_from, self._length, self._first, self._text_hash)
+        times = (self._archived_from, self._hidden_from, self._ended_at)
+        columns = (self._here, *times, self._length, self._first, self._text_hash)
         held = self._vectors.nbytes + sum(column.nbytes for column in columns) + self._blob_bytes
         held += 64 * len(self._repeated)
         held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
@@ -140,7 +144,8 @@ class ScopeIndex:
         self._hidden_from.extend(np.concatenate([batch.hidden_from for batch in batches]))
         self._text_hash.extend(np.concatenate([batch.text_hash for batch in batches]))
         self._note_repeated(count)
-        self._links.add([name for batch in batches for name in batch.session_id])
+        self._ended_at.extend(np.concatenate([batch.ended_at for batch in batches]))
+        self._links.add([name for batch in batches for name in _linked_sessions(batch)])
         self._derived = None
 
     def _note_repeated(self, count: int) -> None:
@@ -220,7 +225,8 @@ class ScopeIndex:
         owned = np.repeat(self._here.view, np.diff(first, append=len(self._vectors)))
         self._vectors.replace(self._vectors.view[owned])
         self._first.replace(np.cumsum(counts) - counts)
-        for array in (self._here, self._archived_from, self._hidden_from, self._length, self._text_hash):
+        times = (self._archived_from, self._hidden_from, self._ended_at)
+        for array in (self._here, *times, self._length, self._text_hash):
             array.replace(array.view[kept])
         self._links.renumber(kept, numbers)
         self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
@@ -296,6 +302,8 @@ class ScopeIndex:
         visible &= self._here.view
         if not options.include_archived:
             visible &= self._archived_from.view > options.now
+        if options.as_of is not None:
+            visible &= (self._columns.updated_at <= options.as_of) & (self._ended_at.view > options.as_of)
         return visible, visible if options.where is None else visible & self._columns.mask(options.where)
 
     def _derive(self) -> _Derived:
@@ -404,6 +412,13 @@ class _Derived(NamedTuple):
     near: tuple[Ints, Ints]
     far: tuple[Ints, Ints]
     reach: Floats | None
+
+
+def _linked_sessions(batch: Batch) -> Sequence[str | None]:
+    """The sessions in which records are neighbours: a version that has ended is nobody's."""
+    if (batch.ended_at == NEVER).all():
+        return batch.session_id
+    return [name if end == NEVER else None for name, end in zip(batch.session_id, batch.ended_at, strict=True)]
 
 
 def _step(links: Ints) -> Ints:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from holdfast.core.clock import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import TYPES, Encoding, Kind, MemoryType, Message, Record, Scope, State, Subject
 from holdfast.core.values import to_json
-from holdfast.ports.feed import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors
+from holdfast.ports.feed import Changes, Cursor, Embedder, IndexRow, RecallFeed, Vectors, split_version_id
 from holdfast.recall import terms
 from holdfast.recall.arrays import Batch, no_garbage_collection, release_free_memory
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
@@ -38,7 +39,8 @@ _EMPTY_BYTES: Final = 6_000
 _T = TypeVar("_T")
 
 
-_Key = tuple[str, str | None, str | None, MemoryType]
+#: The last part: whether the versions that have ended are in the index, too.
+_Key = tuple[str, str | None, str | None, MemoryType, bool]
 
 
 @dataclass
@@ -48,6 +50,8 @@ class _HeldIndex:
     index: ScopeIndex
     cursor: Cursor | None = None
     bare: set[str] = field(default_factory=set)
+    ended: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """What each record's versions that have ended are indexed by, where they are."""
     items: dict[str, int] = field(default_factory=dict)
     """What is indexed of a kind that the store does not keep: ids, and a hash to tell when one has changed."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,7 +59,7 @@ class _HeldIndex:
     def forget(self, kind: Kind) -> None:
         """Begin anew."""
         self.index, self.cursor = ScopeIndex(kind), None
-        self.bare, self.items = set(), {}
+        self.bare, self.items, self.ended = set(), {}, defaultdict(list)
 
 
 class Recall:
@@ -119,7 +123,9 @@ class Recall:
 
     def rank(self, scope: Scope, kind: Kind, query: Query, options: SearchOptions) -> list[Hit]:
         """The best matches among a scope's durable records, best first."""
-        return self._answer(scope, kind, self._follow_feed, lambda index: index.rank(query, options))
+        is_past = options.as_of is not None
+        follow = self._follow_versions if is_past else self._follow_feed
+        return self._answer(scope, kind, follow, lambda index: index.rank(query, options), ended=is_past)
 
     def rank_items(
         self, scope: Scope, kind: Kind, items: Sequence[Message], query: Query, options: SearchOptions
@@ -168,7 +174,7 @@ class Recall:
     def drop(self, scope: Scope, kind: Kind) -> None:
         """Let go of one scope's index."""
         wanted = _key(scope, kind)
-        self._drop(lambda key: key == wanted)
+        self._drop(lambda key: key[:4] == wanted[:4])
 
     def forget_user(self, subject: Subject) -> None:
         """Let go of everything of one user."""
@@ -199,8 +205,10 @@ class Recall:
         kind: Kind,
         follow: Callable[[_HeldIndex, Scope, Kind], None],
         answer: Callable[[ScopeIndex], _T],
+        *,
+        ended: bool = False,
     ) -> _T:
-        key = _key(scope, kind)
+        key = _key(scope, kind, ended=ended)
         with self._lock:
             held = self._held.get(key)
             if held is None:
@@ -231,7 +239,7 @@ class Recall:
                 _log.warning(
                     "The index of one user's %s memories takes %d MiB, more than HOLDFAST_INDEX_MIB allows (%d). It is "
                     "read anew for each recall. Raise HOLDFAST_INDEX_MIB.",
-                    key[-1],
+                    key[3],
                     size >> 20,
                     self._max_bytes >> 20,
                 )
@@ -279,6 +287,33 @@ class Recall:
             changes.pages.clear()
             release_free_memory()
 
+    def _follow_versions(self, held: _HeldIndex, scope: Scope, kind: Kind) -> None:
+        """Bring an index up to date that has versions that have ended, too. It is made when one first looks back."""
+        read = partial(self._read_versions, kind)
+        changes = self._feed.changes(scope, kind, held.cursor, model=self.model, read=read, ended=True)
+        if changes.cursor == held.cursor and not changes.reload:
+            return
+        pages = [name for page in changes.pages for name in page.id]
+        old = held.ended if changes.reload else {split_version_id(name)[0]: [] for name in (*pages, *changes.gone)}
+        changes.gone.extend(name for record_id in [*old] for name in held.ended.pop(record_id, ()))
+        _apply(held, kind, changes)
+        for name in pages:
+            record_id, version = split_version_id(name)
+            if version is not None:
+                held.ended[record_id].append(name)
+
+    def _read_versions(self, kind: Kind, rows: list[IndexRow]) -> Batch:
+        """Rows of which some are versions of another model: these are embedded in memory, as many as is quick."""
+        bare = [place for place, row in enumerate(rows) if row.vectors is None and row.ended_at is not None]
+        nobody = Scope("", "", "")
+        then = [
+            Record(rows[place].id, kind.name, nobody, rows[place].text or "", 0, 0, 0, json.loads(rows[place].metadata))
+            for place in bare[:_BATCH]
+        ]
+        for place, encoding in zip(bare, self.encode(then), strict=False):
+            rows[place] = rows[place]._replace(vectors=encoding.vectors, terms=encoding.terms)
+        return Batch.read(kind, rows)
+
     def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         """Bring an index to these items; what it holds of them already is left alone."""
         paused = self._paused_until
@@ -304,10 +339,10 @@ class Recall:
         return self._feed.embed(subject, kind, rows)
 
 
-def _key(scope: Scope, kind: Kind) -> _Key:
+def _key(scope: Scope, kind: Kind, *, ended: bool = False) -> _Key:
     agent = scope.agent_id if "agent" in kind.scope else None
     session = (scope.session_id or "") if "session" in kind.scope else None
-    return scope.subject, agent, session, kind.name
+    return scope.subject, agent, session, kind.name, ended
 
 
 def _apply(held: _HeldIndex, kind: Kind, changes: Changes[Batch]) -> None:

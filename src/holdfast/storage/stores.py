@@ -22,6 +22,7 @@ from holdfast.storage.relational.registry import SqlParts, SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
+from holdfast.storage.relational.versions import SqlVersions
 from holdfast.storage.sqlite.database import SqliteDatabase
 
 
@@ -30,6 +31,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
     joined = RequestDatabase(database)
     return Stores(
         records=SqlRecords(joined),
+        versions=SqlVersions(joined),
         provenance=SqlProvenance(joined),
         feed=SqlFeed(database),  # an index takes in only what has been committed
         history=SqlHistory(joined, short_term),

@@ -15,7 +15,7 @@ exists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import wraps
 from typing import Any, Final, NamedTuple
@@ -23,10 +23,9 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.access import Principal, Right, list_rights
 from holdfast.core.errors import ForbiddenError, NotFoundError, quote
 from holdfast.core.records import ALL, OWN, TYPES, Kind, State
-from holdfast.core.values import Origin, agent_of, check_id, check_tenant, is_id
+from holdfast.core.values import agent_of, check_id, check_tenant, is_id
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import read_bundle
-from holdfast.manager import Content, Written
 from holdfast.results import DeleteResult, ExplainResult, RestoreResult
 
 _OWN: Final = frozenset(kind.value for kind in OWN)
@@ -69,8 +68,8 @@ def _verbs(
 
 
 MEMORY_VERBS: Final = _verbs(
-    read="retrieve context list_memories get derived count_memories explain rules",
-    write="add add_many add_with_auto_prune update delete restore rehydrate end_task remove_session",
+    read="retrieve context list_memories get history derived count_memories explain rules",
+    write="add add_many add_with_auto_prune update correct revert delete restore rehydrate end_task remove_session",
     person="delete_user_memories gdpr_export_user_data gdpr_delete_user_data export_kind",
     agents="archive_due",
 )
@@ -188,22 +187,12 @@ class BoundedMemory(MemoryManager):
         """Send the memory's session to the recycle bin; how many messages it has."""
         return self._engine.sessions.remove(self.agent_id, self.session_id, user_id=self.user_id)
 
-    def _write(
-        self,
-        kind: Kind,
-        contents: Sequence[Content],
-        metadata: Any,
-        origin: Origin,
-        *,
-        prune: bool,
-        dedupe: bool | None = None,
-    ) -> Written:
-        if prune and self._by_agent and kind.name.value in _OWN:
+    def _check_prune(self, kind: Kind) -> None:
+        if self._by_agent and kind.name.value in _OWN:
             raise ForbiddenError(
                 f"pruning takes the oldest {kind.name} memories of all agents, and the key is bound to agents; delete "
                 "what is no longer needed"
             )
-        return super()._write(kind, contents, metadata, origin, prune=prune, dedupe=dedupe)
 
     # --- what follows memories to other agents ----------------------------------------------------------------------
 

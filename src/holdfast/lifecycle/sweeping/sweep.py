@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision
+from holdfast.core.decisions import BIN_REASON, NO_LIFE, VERSION_REASON, Decision
 from holdfast.core.errors import PlanChangedError, RulesChangedError
 from holdfast.core.records import TYPES, Archive, MemoryType, State
 from holdfast.lifecycle.archive import Archives
@@ -148,6 +148,8 @@ class Sweeper:
         """
         for census in self.tenant.dues.message_census(self.tenant.name, upto):
             yield census, State.DELETED, BIN_REASON
+        for census in self.tenant.versions.census(self.tenant.name, upto):
+            yield census, State.DELETED, VERSION_REASON
         yield from Registry(self.tenant).purge_census(upto, going)
 
     # --- sweeping -----------------------------------------------------------------------------------------------------
@@ -234,6 +236,8 @@ class Sweeper:
                 )
                 lines += [Line("message", "delete", BIN_REASON, count, size)] if count else []
             registry.purge_due(now, order.lease(), at=order.upto, note=lines.append)
+            count, size = tenant.versions.trim(tenant.name, upto=order.upto, lease=order.lease())
+            lines += [Line("version", "delete", VERSION_REASON, count, size)] if count else []
         return add_up(lines)
 
 

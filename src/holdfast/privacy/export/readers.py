@@ -26,7 +26,7 @@ from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.ports.conversations import Session, WindowStore
 from holdfast.ports.records import RecordReader, SchemaStore
-from holdfast.ports.rules import HoldStore, RuleStore
+from holdfast.ports.rules import HoldStore, RuleStore, VersionStore
 from holdfast.ports.subjects import SubjectReader
 from holdfast.storage.catalog import LOCATIONS, TABLES
 
@@ -117,6 +117,7 @@ class Sources:
 
     reader: SubjectReader
     records: RecordReader
+    versions: VersionStore
     short_term: WindowStore
     schemas: SchemaStore
     rules: RuleStore
@@ -211,7 +212,13 @@ def read_memories(person: Person, name: MemoryType) -> Iterator[Line]:
         collection = whole.metadata.get("collection")
         if name is MemoryType.STRUCTURED and isinstance(collection, str):
             person.collections.add(collection)
-        yield describe("memory", whole, note=note)
+        yield describe("memory", whole, note=note, versions=_ended(person, whole))
+
+
+def _ended(person: Person, record: Record) -> list[Line]:
+    """What a record said before, as far as it is there."""
+    ended = person.sources.versions.ended(person.subject, record.id) if record.revision > 1 else ()
+    return [describe("version", one) for one in ended]
 
 
 def _whole(person: Person, record: Record) -> tuple[Record | None, str | None]:

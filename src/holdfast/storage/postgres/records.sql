@@ -66,7 +66,7 @@ WHERE state IN ('active', 'archived')
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, records.id, ttl
+       pack, name, derived_from, records.id, ttl, revision
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 
@@ -97,7 +97,7 @@ SELECT :CURRENT
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived')
   AND (keep_for IS NULL OR aged_from + keep_for <= $3)
-ORDER BY dated_at, key LIMIT nullif($4::bigint, -1)
+ORDER BY aged_from, key LIMIT nullif($4::bigint, -1)
 
 -- name: changed_ids
 SELECT DISTINCT value FROM changes, jsonb_array_elements_text(ids::jsonb)

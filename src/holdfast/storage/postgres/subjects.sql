@@ -38,6 +38,7 @@ UNION ALL
 SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE subject = $1)
                              + (SELECT count(*) FROM changes WHERE subject = $1)
                              + (SELECT count(*) FROM derivations WHERE subject = $1)
+                             + (SELECT count(*) FROM versions WHERE subject = $1)
                              + (SELECT count(*) FROM short_windows WHERE subject = $1)
                              + (SELECT count(*) FROM totals WHERE subject = $1)
 

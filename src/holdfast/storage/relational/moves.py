@@ -48,6 +48,7 @@ class CurrentRow(NamedTuple):
     derived_from: str | None
     id: str
     ttl: int | None
+    revision: int
     is_over: bool = False
     """Whether its time is over, where that was asked."""
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import current_actor
 from holdfast.core.decisions import Held, Hold, RecordFacts, excess, held_error, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from holdfast.core.records import (
@@ -59,7 +60,14 @@ class SqlFeed(SqlStore):
     """The ``RecallFeed`` of the relational engines."""
 
     def changes(
-        self, scope: Scope, kind: Kind, since: Cursor | None, *, model: str, read: Callable[[list[IndexRow]], PageT]
+        self,
+        scope: Scope,
+        kind: Kind,
+        since: Cursor | None,
+        *,
+        model: str,
+        read: Callable[[list[IndexRow]], PageT],
+        ended: bool = False,
     ) -> Changes[PageT]:
         agent = scope.agent_id if "agent" in kind.scope else None
         if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
@@ -80,7 +88,9 @@ class SqlFeed(SqlStore):
                 return Changes(cursor, True, [], [])
             code = record_moves.known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
-                stored = tx.each(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind)))
+                names = ("records.index_rows", "versions.index_rows") if ended else ("records.index_rows",)
+                whole = (code, *record_rows.key_range(number, kind))
+                stored = chain.from_iterable(tx.each(IndexRow, name, whole) for name in names)
                 return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
             live = _readable(
                 tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
@@ -93,6 +103,9 @@ class SqlFeed(SqlStore):
                     gone.append(record_id)
                 elif record_id not in there:
                     live += _readable([one], agent)
+            if ended:
+                theirs = (code, to_json([row.id for row in live]), number)
+                live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
             return Changes(cursor, False, [read(live)], gone)
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
@@ -207,17 +220,21 @@ class SqlRecords(SqlStore):
         scopes = [record.scope for record, _ in entries]
         return self._write(_Insertion(subject, kind, scopes, entries, prune, now, dedupe, _to_stored(entries)))
 
-    def put(self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int) -> list[PutOutcome]:
+    def put(
+        self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int, prune: bool = False
+    ) -> tuple[list[PutOutcome], Added]:
         entries = [put.entry for put in puts if put.entry is not None]
         named = {put.name: put for put in puts if put.name is not None}
-        new = _Insertion(scope.subject, kind, [scope], entries, False, now, False, _to_stored(entries), named)
-        self._write(new)
+        new = _Insertion(scope.subject, kind, [scope], entries, prune, now, False, _to_stored(entries), named)
+        added = self._write(new)
         outcomes = []
         for put in puts:
             row = new.replaced.get(put.name or "")
             made = None if put.entry is None else put.entry.record.id
-            outcomes.append(PutOutcome(made, None) if row is None else PutOutcome(row.id, row.pack))
-        return outcomes
+            version = None if put.entry is None else 1 if row is None else row.revision + 1
+            record_id, pack = (made, None) if row is None else (row.id, row.pack)
+            outcomes.append(PutOutcome(record_id, pack, version))
+        return outcomes, added
 
     def _write(self, new: _Insertion) -> Added:
         subject, kind = new.subject, new.kind
@@ -291,7 +308,7 @@ class SqlRecords(SqlStore):
     ) -> _Insertion:
         """Change or recycle the live records that puts are about; what is to be added beside that."""
         for name, put in new.puts.items():
-            version = live[name].version if name in live else 0
+            version = live[name].revision if name in live else 0
             if put.expected not in (None, version):
                 raise _unexpected(new.kind, put, version)
         removed = [live[name] for name, put in new.puts.items() if put.entry is None and name in live]
@@ -392,7 +409,9 @@ class SqlRecords(SqlStore):
             found = tx.all(record_rows.FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
-    def replace(self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None) -> bool:
+    def replace(
+        self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None, reason: str | None = None
+    ) -> bool:
         record, kind = entry.record, TYPES[entry.record.kind]
         with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
             number = tx.number_of(record.scope.subject)
@@ -405,13 +424,8 @@ class SqlRecords(SqlStore):
             context = record_rows.read_context(tx, record.scope.subject, kind)
             batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
             batch.counter(kind, context.counts)
-            self._rewrite(
-                batch,
-                row,
-                entry,
-                record_rows.to_stored(record.content, record.metadata, record.body),
-                context.limits(kind),
-            )
+            stored = record_rows.to_stored(record.content, record.metadata, record.body)
+            self._rewrite(batch, row, entry, stored, context.limits(kind), reason=reason)
             batch.save()
             return True
 
@@ -422,10 +436,13 @@ class SqlRecords(SqlStore):
         entry: Entry,
         stored: record_rows.Stored,
         maximum: tuple[int | None, int | None],
+        *,
+        reason: str | None = None,
     ) -> None:
-        """Write a new version of a live record. One in cold storage is brought back with that."""
+        """Write a new version of a live record; the one before ends. One in cold storage is brought back with that."""
         tx, record, counter = batch.tx, entry.record, batch.counter(TYPES[entry.record.kind])
         _check_stays_held(batch.holds, record, row.metadata)
+        tx.later("versions.end", (record.updated_at, current_actor(), reason, row.key))
         if row.pack is not None:
             _bring_back(batch, row, entry)
             row = record_moves.find_current(tx, record.id, batch.number, with_metadata=True) or row
@@ -436,12 +453,14 @@ class SqlRecords(SqlStore):
         found_by = (self._models.get(model) or record_moves.model_code(tx, model), vectors, terms)
         texts = (stored.metadata, stored.content, stored.body)
         listed = _list_sources(record.derived_from)
-        life = (stored.text_hash, record.ttl, None if record.ttl is None else record.updated_at)
+        life = (stored.text_hash, record.ttl, record.aged_from if record.ttl is None else record.updated_at)
         origin = (record.source, listed)
         write = tx.later if record.name == row.name else tx.run  # only another name can be taken
         write(
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
+        if batch.holds.covering(row) is None:
+            tx.later("versions.trim", (row.key, record.updated_at))
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)
         if listed != row.derived_from:
@@ -563,7 +582,8 @@ def _in_place(entry: Entry, row: CurrentRow, subject: Subject) -> Entry:
     """A new record as the next version of the one whose place it takes."""
     scope = scope_of(subject, row.agent_id, row.session_id)
     source = None if entry.record.written_by == agent_source(row.agent_id) else entry.record.written_by
-    return entry._replace(record=replace(entry.record, id=row.id, scope=scope, source=source, version=row.version))
+    record = replace(entry.record, id=row.id, scope=scope, source=source, version=row.version)
+    return entry._replace(record=replace(record, aged_from=record.updated_at))
 
 
 def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:

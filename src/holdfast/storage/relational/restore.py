@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, StaleError, StoreFullError
-from holdfast.core.records import BIN, HISTORY, LIVE, Cause, State, Subject
+from holdfast.core.records import BIN, COUNT_BITS, HISTORY, LAST_KIND, LIVE, Cause, State, Subject
 from holdfast.core.rules import Labels
 from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
@@ -28,7 +30,7 @@ from holdfast.storage.catalog import MESSAGE_BITS, table_of
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Transaction, Transactions
 from holdfast.storage.relational.moves import CurrentRow, MoveBatch, model_code
-from holdfast.storage.relational.rows import KINDS, RecordRow, note_derivations, read_alias
+from holdfast.storage.relational.rows import KINDS, RecordRow, ScopeCounter, note_derivations, read_alias
 from holdfast.storage.relational.rules import Profiles, scope_of
 from holdfast.storage.relational.sessions import find_active, find_by_id, message_keys
 
@@ -393,6 +395,19 @@ class SqlMerger:
                     )
                 if row is None:
                     tx.number("packs.open", (number, pack.name, pack.records, pack.size, pack.digest, pack.made_at))
+
+    def versions(self, owner: Owner, rows: Sequence[Values], ids: Mapping[int, str]) -> None:
+        with self._write(owner) as (tx, number):
+            find_code = cache(lambda code: None if code is None else model_code(tx, self._origin.models.get(code)))
+            own = ({"subject": number, "key": ids[row["key"]], "model": find_code(row["model"])} for row in rows)
+            stored = [_to_values("versions", *pair) for pair in zip(rows, own, strict=True)]
+            tx.run_many("restore.insert_version", stored)
+            changed = sorted({(row["key"] >> COUNT_BITS & LAST_KIND, ids[row["key"]]) for row in rows})
+            for code, theirs in groupby(changed, key=itemgetter(0)):  # indexes are told
+                counter = ScopeCounter(tx, number, KINDS[code])
+                for _, record_id in theirs:
+                    counter.note_change(record_id)
+                counter.save()
 
     def conversations(self, owner: Owner, conversations: Sequence[ConversationRows]) -> Merged:
         with self._write(owner) as (tx, number):

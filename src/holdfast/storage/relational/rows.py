@@ -198,6 +198,7 @@ class RecordRow(NamedTuple):
     derived_from: str | None
     bundle: str | None
     ttl: int | None
+    revision: int
     key: int = 0
     subject: Subject = NOBODY
 
@@ -230,7 +231,7 @@ def as_record(subject: Subject, row: RecordRow) -> Record:
     previous = None if row.previous is None else STATES[row.previous]
     life = (row.version, row.aged_from, row.archive_at, row.hidden_from, row.moved_at, row.purge_at, row.reason)
     sources = tuple(json.loads(row.derived_from)) if row.derived_from else ()
-    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle, row.ttl)
+    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle, row.ttl, row.revision)
     data = (parse_json_object(row.metadata), body, row.name)
     fields = (*what, *dates, *data, STATES[row.state], previous, *life, *origin)
     return Record(*fields)

@@ -173,7 +173,7 @@ class Profiles:
         made.add(where)
         tx.run("rules.open_book", (scope.tenant, dump_defaults(), VERSION))
         life = read_book(tx, scope.tenant).life(kind, json.loads(key), ttl)
-        return tx.number("rules.new_profile", (*where, *life[:3]))
+        return tx.number("rules.new_profile", (*where, *life.stored))
 
     def life(
         self, tx: Transaction, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
@@ -286,7 +286,7 @@ class SqlRules(SqlStore):
             tx.run("rules.put_defaults", (tenant, mine, VERSION))
             book = read_book(tx, tenant)
             for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
-                tx.run("rules.put_life", (*book.life(row.kind, json.loads(row.rules), row.ttl)[:3], row.no))
+                tx.run("rules.put_life", (*book.life(row.kind, json.loads(row.rules), row.ttl).stored, row.no))
             changed = [kind for kind, terms in book.defaults.items() if terms != before[kind]]
             detail = {
                 "from": {kind: terms_to_dict(before[kind]) for kind in changed},
@@ -399,7 +399,7 @@ def _put_lives(tx: Transaction, tenant: str, book: Book, changed: set[int]) -> N
     for row in tx.all(ProfileRow, "rules.profiles", (tenant,)):
         numbers = json.loads(row.rules)
         if not changed.isdisjoint(numbers) or any(rule.governs(row.kind) for rule in wide):
-            tx.run("rules.put_life", (*book.life(row.kind, numbers, row.ttl)[:3], row.no))
+            tx.run("rules.put_life", (*book.life(row.kind, numbers, row.ttl).stored, row.no))
 
 
 def _note(tx: Transaction, tenant: str, before: Book, book: Book, events: Sequence[tuple[int, Event]]) -> None:

@@ -53,7 +53,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subj
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END AS metadata, pack,
-       name, derived_from, id, ttl
+       name, derived_from, id, ttl, revision
 FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
 
 -- name: recycle_all
@@ -74,7 +74,7 @@ RETURNING id, kind, size
 SELECT :CURRENT
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
 WHERE key BETWEEN ? AND ? AND state IN ('active', 'archived') AND (keep_for IS NULL OR aged_from + keep_for <= ?)
-ORDER BY dated_at, key LIMIT ?
+ORDER BY aged_from, key LIMIT ?
 
 -- name: changed_ids
 SELECT DISTINCT value FROM changes, json_each(ids) WHERE scope = ? AND seq > ?

@@ -43,6 +43,7 @@ UNION ALL
 SELECT 'indexes and counters', (SELECT count(*) FROM scopes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND)
                              + (SELECT count(*) FROM changes WHERE scope BETWEEN ?1 << :KIND_BITS AND (?1 << :KIND_BITS) + :LAST_KIND)
                              + (SELECT count(*) FROM derivations WHERE subject = ?1)
+                             + (SELECT count(*) FROM versions WHERE subject = ?1)
                              + (SELECT count(*) FROM short_windows WHERE subject = ?1)
                              + (SELECT count(*) FROM totals WHERE subject = ?1)
 

@@ -202,6 +202,7 @@ _OWNED: Final = {
         "CROSS JOIN history ON history.key BETWEEN sessions.no << 24 AND (sessions.no + 1 << 24) - 1"
     ),
     "derivations": _select_owned("derivations ON derivations.subject = wanted.value", "source_id, derivations.key"),
+    "versions": _select_owned("versions ON versions.subject = wanted.value", "versions.key, versions.version"),
     "sessions": _select_owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
     "facts": _select_owned("facts ON facts.subject = wanted.value", "facts.id"),
     "packs": _select_owned("packs ON packs.subject = wanted.value", "packs.no"),

@@ -66,7 +66,7 @@ CREATE TABLE rules (
     session_id text   COLLATE "C" NOT NULL,
     memory_id  text   COLLATE "C" NOT NULL,
     selection  text   COLLATE "C" NOT NULL DEFAULT '',  -- JSON: source types, sessions and contexts that are kept; '' is none
-    terms      text   COLLATE "C" NOT NULL,          -- JSON: archive_after, delete_after, keep_for in microseconds
+    terms      text   COLLATE "C" NOT NULL,          -- JSON: archive_after, delete_after, keep_for in microseconds, versions, versions_for
     pending    text   COLLATE "C",                   -- the terms to come, while records are being given their profiles
     version    bigint NOT NULL,
     updated_at bigint NOT NULL,
@@ -83,6 +83,8 @@ CREATE TABLE profiles (
     archive_after bigint,                            -- NULL is never
     delete_after  bigint,
     keep_for      bigint,
+    versions      bigint,                            -- how many ended versions are kept; NULL is all
+    versions_for  bigint,                            -- and for how long
     ttl           bigint NOT NULL DEFAULT 0,         -- how long its records live by their own wish; 0: they have none
     UNIQUE (tenant, kind, rules, ttl)
 );
@@ -119,6 +121,7 @@ CREATE TABLE records (
     source     text   COLLATE "C",                   -- who or what wrote it; NULL: its agent
     derived_from text COLLATE "C",                   -- JSON: ids of memories and messages; NULL: none
     ttl        bigint,                               -- how long it lives by its own wish; NULL: it has none
+    revision   bigint NOT NULL DEFAULT 1,            -- the version that is current; it began at updated_at
     PRIMARY KEY (subject, key)
 );
 
@@ -150,6 +153,34 @@ CREATE TABLE derivations (
 );
 
 CREATE INDEX derivations_by_key ON derivations (subject, key);
+
+-- Versions of records that have ended. They are in no index, quota or count, and go with their record.
+CREATE TABLE versions (
+    subject      bigint NOT NULL,
+    key          bigint NOT NULL,
+    version      bigint NOT NULL,
+    started_at   bigint NOT NULL,
+    ended_at     bigint NOT NULL,
+    actor        text   COLLATE "C" NOT NULL,        -- who ended it, and why
+    reason       text   COLLATE "C",
+    size         bigint NOT NULL,
+    text_hash    bigint NOT NULL,
+    model        bigint,
+    vectors      bytea,
+    terms        bytea  NOT NULL,
+    metadata     text   COLLATE "C" NOT NULL,
+    content      bytea  NOT NULL,                    -- 0 and the text, or the text compressed with zlib
+    source       text   COLLATE "C",
+    derived_from text   COLLATE "C",
+    PRIMARY KEY (subject, key, version),
+    FOREIGN KEY (subject, key) REFERENCES records (subject, key) ON DELETE CASCADE
+);
+
+ALTER TABLE versions ALTER COLUMN terms SET STORAGE EXTERNAL;
+ALTER TABLE versions ALTER COLUMN vectors SET STORAGE EXTERNAL;
+ALTER TABLE versions ALTER COLUMN content SET STORAGE EXTERNAL;
+
+CREATE INDEX versions_by_end ON versions (ended_at);
 
 -- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
 CREATE TABLE quotas (

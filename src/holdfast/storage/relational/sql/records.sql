@@ -68,7 +68,7 @@ ORDER BY key
 
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id, ttl
+       pack, name, derived_from, id, ttl, revision
 FROM records WHERE id = $1 AND subject = $2
 
 -- What is being deleted stays where a sweep looks for it.
@@ -147,8 +147,8 @@ ORDER BY key LIMIT $4
 SELECT alias FROM subjects WHERE no = $1
 
 -- name: replace
-UPDATE records SET version = version + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
-                   terms = $6, metadata = $7, content = packed($8), body = packed($9), source = $10, derived_from = $11,
+UPDATE records SET version = version + 1, revision = revision + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
+                   terms = $6, metadata = $7, content = packed($8), body = coalesce(packed($9), body), source = $10, derived_from = $11,
                    text_hash = $12, ttl = $13, aged_from = coalesce($14::bigint, aged_from)
 WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
 

@@ -41,7 +41,7 @@ FROM rules WHERE tenant = $1 ORDER BY no
 -- name: put_rule
 INSERT INTO rules (id, tenant, kind, user_id, agent_id, session_id, memory_id, selection, terms, pending, version,
                    updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[null,null,null]', $9, 0, $10)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[null,null,null,null,null]', $9, 0, $10)
 ON CONFLICT (tenant, kind, user_id, agent_id, session_id, memory_id, selection) DO UPDATE SET pending = excluded.pending
 RETURNING no
 
@@ -51,8 +51,8 @@ WHERE no = $2 AND pending IS NOT NULL
 
 -- One selection is in force at a time: those before it say nothing from now on, and are about to say nothing.
 -- name: retire_selections
-UPDATE rules SET terms = '[null,null,null]', pending = NULL, updated_at = $1
-WHERE tenant = $2 AND selection != '' AND no != $3 AND (pending IS NOT NULL OR terms != '[null,null,null]')
+UPDATE rules SET terms = '[null,null,null,null,null]', pending = NULL, updated_at = $1
+WHERE tenant = $2 AND selection != '' AND no != $3 AND (pending IS NOT NULL OR terms != '[null,null,null,null,null]')
 RETURNING no
 
 -- name: settle_selection
@@ -65,7 +65,8 @@ SELECT no FROM profiles WHERE tenant = $1 AND kind = $2 AND rules = $3 AND ttl =
 
 -- The update changes nothing: it is there to give the number, should another have been faster.
 -- name: new_profile
-INSERT INTO profiles (tenant, kind, rules, ttl, archive_after, delete_after, keep_for) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO profiles (tenant, kind, rules, ttl, archive_after, delete_after, keep_for, versions, versions_for)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant, kind, rules, ttl) DO UPDATE SET keep_for = profiles.keep_for
 RETURNING no
 
@@ -73,7 +74,7 @@ RETURNING no
 SELECT no, kind, rules, ttl FROM profiles WHERE tenant = $1
 
 -- name: put_life
-UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3 WHERE no = $4
+UPDATE profiles SET archive_after = $1, delete_after = $2, keep_for = $3, versions = $4, versions_for = $5 WHERE no = $6
 
 -- name: subjects_of
 SELECT subject, no FROM subjects WHERE subject >= $1::text || '/' AND subject < $1::text || '0' ORDER BY no

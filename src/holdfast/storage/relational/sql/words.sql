@@ -3,7 +3,7 @@
 -- name: RECORD
 records.kind, records.id, state, version, agent_id, session_id, name, created_at, updated_at, dated_at, aged_from, metadata,
        content, body, previous, aged_from + archive_after AS archive_at, aged_from + delete_after AS hidden_from, moved_at,
-       purge_at, reason, pack, source, derived_from, bundle, records.ttl
+       purge_at, reason, pack, source, derived_from, bundle, records.ttl, revision
 
 -- What indexes need of a record, but for its vectors.
 -- name: INDEXED
@@ -38,4 +38,4 @@ sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, ver
 
 -- A record as a move finds it.
 -- name: CURRENT
-key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl
+key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl, revision

@@ -55,7 +55,7 @@ CREATE TABLE rules (
     session_id TEXT    NOT NULL,
     memory_id  TEXT    NOT NULL,
     selection  TEXT    NOT NULL DEFAULT '',          -- JSON: source types, sessions and contexts that are kept; '' is none
-    terms      TEXT    NOT NULL,                     -- JSON: archive_after, delete_after, keep_for in microseconds
+    terms      TEXT    NOT NULL,                     -- JSON: archive_after, delete_after, keep_for in microseconds, versions, versions_for
     pending    TEXT,                                 -- the terms to come, while records are being given their profiles
     version    INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
@@ -72,6 +72,8 @@ CREATE TABLE profiles (
     archive_after INTEGER,                           -- NULL is never
     delete_after  INTEGER,
     keep_for      INTEGER,
+    versions      INTEGER,                           -- how many ended versions are kept; NULL is all
+    versions_for  INTEGER,                           -- and for how long
     ttl           INTEGER NOT NULL DEFAULT 0,        -- how long its records live by their own wish; 0: they have none
     UNIQUE (tenant, kind, rules, ttl)
 ) STRICT;
@@ -107,7 +109,8 @@ CREATE TABLE records (
     body        ANY,
     source      TEXT,                                -- who or what wrote it; NULL: its agent
     derived_from TEXT,                               -- JSON: ids of memories and messages; NULL: none
-    ttl         INTEGER                              -- how long it lives by its own wish; NULL: it has none
+    ttl         INTEGER,                             -- how long it lives by its own wish; NULL: it has none
+    revision    INTEGER NOT NULL DEFAULT 1           -- the version that is current; it began at updated_at
 ) STRICT;
 
 CREATE UNIQUE INDEX records_by_id ON records (id, subject);
@@ -131,6 +134,30 @@ CREATE TABLE derivations (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX derivations_by_key ON derivations (key);
+
+-- Versions of records that have ended. They are in no index, quota or count, and go with their record.
+CREATE TABLE versions (
+    subject      INTEGER NOT NULL,
+    key          INTEGER NOT NULL REFERENCES records (key) ON DELETE CASCADE,
+    version      INTEGER NOT NULL,
+    started_at   INTEGER NOT NULL,
+    ended_at     INTEGER NOT NULL,
+    actor        TEXT    NOT NULL,                   -- who ended it, and why
+    reason       TEXT,
+    size         INTEGER NOT NULL,
+    text_hash    INTEGER NOT NULL,
+    model        INTEGER,
+    vectors      BLOB,
+    terms        BLOB    NOT NULL,
+    metadata     TEXT    NOT NULL,
+    content      ANY     NOT NULL,                   -- text, or zlib-compressed bytes
+    source       TEXT,
+    derived_from TEXT,
+    PRIMARY KEY (subject, key, version)
+) STRICT;
+
+CREATE INDEX versions_by_key ON versions (key);
+CREATE INDEX versions_by_end ON versions (ended_at);
 
 -- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
 CREATE TABLE quotas (

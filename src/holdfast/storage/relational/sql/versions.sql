@@ -1,0 +1,79 @@
+-- Versions of records that have ended. A record's row is the version that is current, since updated_at.
+
+-- What is there of a version: the newest ones, and none past its time, as of $2.
+-- name: KEPT
+((profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
+   AND (versions_for IS NULL OR versions.ended_at + versions_for > $2::bigint))
+
+-- name: VERSION
+records.id, versions.version, versions.started_at, versions.ended_at, versions.actor, versions.reason, versions.metadata,
+       versions.content, versions.source, versions.derived_from
+
+-- name: end
+INSERT INTO versions (subject, key, version, started_at, ended_at, actor, reason, size, text_hash, model, vectors, terms,
+                      metadata, content, source, derived_from)
+SELECT subject, key, revision, updated_at, $1, $2, $3, size, text_hash, model, vectors, terms, metadata, content, source,
+       derived_from
+FROM records WHERE subject = $4::bigint >> :KEY_BITS AND key = $4
+
+-- name: of_record
+SELECT :VERSION
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+WHERE records.id = $3 AND records.subject = $1 AND ($2::bigint IS NULL OR :KEPT)
+ORDER BY versions.version
+
+-- name: trim
+DELETE FROM versions
+WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
+  AND NOT EXISTS (SELECT 1 FROM records JOIN profiles ON profiles.no = records.profile
+                  WHERE records.subject = versions.subject AND records.key = versions.key AND :KEPT)
+
+-- name: limits
+SELECT min(versions) AS versions, min(versions_for) AS versions_for FROM profiles WHERE tenant = $1
+
+-- name: due
+SELECT versions.key, versions.version, ended_at, versions.size, records.id, subjects.subject, agent_id, session_id,
+       records.metadata
+FROM versions INDEXED BY versions_by_end JOIN records ON records.subject = versions.subject AND records.key = versions.key
+     JOIN profiles ON profiles.no = records.profile
+     JOIN subjects ON subjects.no = versions.subject
+WHERE ended_at <= $1 AND NOT :KEPT AND (ended_at, versions.key, versions.version) > ($3, $4, $5)
+  AND (subjects.subject < $6::text || '/' OR subjects.subject >= $6::text || '0') IS NOT TRUE
+ORDER BY ended_at, versions.key, versions.version LIMIT $7
+
+-- name: complete
+UPDATE versions SET size = $4, text_hash = $5, model = $6, vectors = $7, terms = $8, metadata = $9, content = packed($10)
+WHERE subject = $1 AND key = (SELECT key FROM records WHERE id = $2 AND subject = $1) AND version = $3
+
+-- name: erase
+DELETE FROM versions WHERE subject = $1::bigint >> :KEY_BITS AND key = $1 AND version = $2
+
+-- What indexes need of ended versions.
+-- name: INDEXED_VERSION
+records.id || '@' || versions.version AS id, agent_id, session_id, created_at, versions.started_at AS updated_at,
+       least(coalesce(aged_from + delete_after, 9223372036854775807), coalesce(versions.ended_at + versions_for, 9223372036854775807)) AS hidden_from,
+       CASE WHEN state = 'archived' THEN 0 ELSE aged_from + archive_after END AS archived_from, versions.metadata,
+       CASE WHEN versions.model = $1 THEN versions.vectors END AS vectors, versions.terms,
+       CASE WHEN length(versions.terms) = 0 OR versions.model IS DISTINCT FROM $1 THEN versions.content END AS text,
+       CASE WHEN name IS NULL OR records.kind IN (:TEXT_KINDS) THEN versions.text_hash END AS text_hash, versions.ended_at
+
+-- name: index_rows
+SELECT :INDEXED_VERSION
+FROM versions JOIN records ON records.subject = versions.subject AND records.key = versions.key
+     JOIN profiles ON profiles.no = records.profile
+WHERE versions.subject = $3::bigint >> :KEY_BITS AND versions.key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
+  AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
+
+-- name: index_rows_of
+SELECT :INDEXED_VERSION
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+WHERE records.subject = $3 AND records.id IN LIST($2) AND state IN ('active', 'archived')
+  AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
+
+-- name: at
+SELECT :VERSION
+FROM records JOIN profiles ON profiles.no = records.profile
+     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+WHERE records.subject = $1 AND records.id IN LIST($3) AND versions.started_at <= $4 AND versions.ended_at > $4 AND :KEPT

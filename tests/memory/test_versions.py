@@ -1,0 +1,292 @@
+"""Corrections that hold: a memory has versions, one of them is current, and what ended is never recalled as it is now."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.audit import acting_as
+from holdfast.core.errors import (
+    ConfirmationNeededError,
+    ConflictError,
+    HeldError,
+    InvalidInputError,
+    InvalidKindError,
+    InvalidRuleError,
+    NotFoundError,
+)
+
+WHERE = "Where does Ann live?"
+
+
+def contents(found: list[Any]) -> list[str]:
+    return [one["content"] for one in found]
+
+
+def said(memory: MemoryManager, memory_id: str) -> list[str]:
+    return contents(memory.history(memory_id))
+
+
+# --- adding versions --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_added_under_a_key_again_corrects_the_memory_that_has_it(memory: MemoryManager) -> None:
+    first = memory.add("Ann lives in Paris.", key="home_city")
+    again = memory.add("Ann lives in Lyon.", metadata={"sure": True}, key="home_city")
+
+    assert (first["operation"], again["operation"], again["version"]) == ("add", "corrected", 2)
+    assert again["memory_id"] == first["memory_id"]
+    assert again["quota_remaining"] == first["quota_remaining"], "an ended version counts towards no quota"
+    assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lyon."]
+    found = memory.get(first["memory_id"])
+    assert (found["version"], found["key"], found["metadata"]) == (2, "home_city", {"sure": True})
+    assert memory.count_memories() == 1
+
+
+def test_a_memory_is_superseded_and_corrected_by_its_id(memory: MemoryManager) -> None:
+    memory_id = memory.add("Ann lives in Paris.", metadata={"topic": "home"})["memory_id"]
+
+    assert memory.add("Ann lives in Lyon.", supersedes=memory_id)["version"] == 2
+    assert memory.correct(memory_id, "Ann lives in Nice.", reason="she said so")["operation"] == "corrected"
+    assert memory.update(memory_id, "Ann lives in Lille.")["version"] == 4
+
+    assert said(memory, memory_id) == [f"Ann lives in {city}." for city in ("Paris", "Lyon", "Nice", "Lille")]
+    assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lille."]
+
+
+def test_an_agent_has_its_own_keys_where_it_has_its_own_memories(holdfast: Holdfast) -> None:
+    guide, cook = holdfast.manager("ann", "guide"), holdfast.manager("ann", "cook")
+    shared = guide.add("Ann lives in Paris.", key="fact")["memory_id"]
+    own = guide.add("I am a guide.", "persona", key="fact")["memory_id"]
+
+    assert cook.add("Ann lives in Lyon.", key="fact")["memory_id"] == shared
+    assert cook.add("I am a cook.", "persona", key="fact")["operation"] == "add"
+    assert guide.get(own)["key"] == "fact"
+    assert contents(guide.history(key="fact", memory_type="persona")) == ["I am a guide."]
+
+
+def test_a_version_of_documents_and_entities_ends_where_they_are_changed(memory: MemoryManager) -> None:
+    document = memory.structured.put("prices", {"tea": 1}, key="cafe")
+    memory.structured.put("prices", {"tea": 2}, key="cafe")
+    ann = memory.entity.add("Ann", attributes={"city": "Paris"})
+    memory.entity.set("Ann", {"city": "Lyon"})
+
+    assert said(memory, document) == ['{"tea":1}', '{"tea":2}']
+    assert [one.splitlines()[-1] for one in said(memory, ann)[-2:]] == ["city: Paris", "city: Lyon"]
+    assert memory.correct(document, {"tea": 3})["version"] == 3
+    assert memory.structured.get("prices", "cafe") == {"tea": 3}
+    memory.revert(document, to=1)
+    assert memory.structured.get("prices", "cafe") == {"tea": 1}
+
+
+def test_what_cannot_be_corrected_is_refused_with_a_reason(memory: MemoryManager) -> None:
+    gone = memory.add("Ann lives in Paris.")["memory_id"]
+    memory.delete(gone)
+    trait = memory.add("I am a guide.", "persona")["memory_id"]
+    ann = memory.entity.add("Ann")
+
+    with pytest.raises(NotFoundError, match="recycle bin"):
+        memory.add("Ann lives in Lyon.", supersedes=gone)
+    with pytest.raises(InvalidInputError, match="persona memory"):
+        memory.add("Ann lives in Lyon.", supersedes=trait)
+    for kind in ("working", "short_term", "entity", "structured"):
+        with pytest.raises(InvalidKindError):
+            memory.add({"a": 1} if kind == "structured" else "note", kind, key="note")
+    with pytest.raises(InvalidKindError, match=r"entity\.add"):
+        memory.correct(ann, "Ann")
+    with pytest.raises(InvalidKindError, match=r"entity\.add"):
+        memory.revert(ann, to=1)
+    with pytest.raises(NotFoundError, match="goes by the key"):
+        memory.history(key="nothing")
+    with pytest.raises(InvalidInputError, match="id of a memory, or its key"):
+        memory.history()
+    with pytest.raises(NotFoundError, match="no ended version 7"):
+        memory.revert(trait, to=7)
+    with pytest.raises(InvalidInputError):
+        memory.add("note", key="")
+
+
+def test_a_key_is_one_memorys_until_that_is_in_the_bin(memory: MemoryManager) -> None:
+    first = memory.add("Ann lives in Paris.", key="city")["memory_id"]
+    other = memory.add("Ann likes tea.")["memory_id"]
+    with pytest.raises(ConflictError):
+        memory.add("Ann lives in Lyon.", supersedes=other, key="city")
+    memory.delete(first)
+    second = memory.add("Ann lives in Lyon.", key="city")["memory_id"]
+    assert second != first
+    with pytest.raises(ConflictError):
+        memory.restore(first)
+
+
+def test_corrections_at_once_give_a_version_each(holdfast: Holdfast) -> None:
+    memory_id = holdfast.manager("ann", "guide").add("Ann lives in 0.", key="city")["memory_id"]
+
+    def correct(number: int) -> int:
+        memory = holdfast.manager("ann", f"agent {number}")
+        by_key = memory.add(f"Ann lives in {number}.", key="city")
+        return by_key["version"] if number % 2 else memory.correct(memory_id, f"Ann lives in {number}.")["version"]
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = list(pool.map(correct, range(1, 7)))
+    memory = holdfast.manager("ann", "guide")
+    assert len(set(versions)) == 6
+    assert [one["version"] for one in memory.history(memory_id)] == list(range(1, 11))
+    assert memory.count_memories() == 1
+
+
+# --- how long -----------------------------------------------------------------------------------------------------
+
+
+def test_age_counts_from_a_correction_and_not_from_an_update(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    keyed = memory.add("Ann lives in Paris.", key="city")["memory_id"]
+    updated = memory.add("Ann likes tea.")["memory_id"]
+    clock.advance(days=300)
+    memory.add("Ann lives in Lyon.", key="city")
+    memory.update(updated, "Ann likes green tea.")
+    clock.advance(days=100)
+    holdfast.sweep(confirm=True)
+    assert not memory.get(keyed)["is_archived"]
+    assert memory.get(updated)["is_archived"]
+
+
+def test_rules_say_how_many_versions_are_kept_and_for_how_long(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory_id = memory.add("0", "persona")["memory_id"]
+    for number in range(1, 13):
+        clock.advance(days=1)
+        memory.correct(memory_id, str(number))
+    assert said(memory, memory_id) == [str(number) for number in range(2, 13)], "ten that ended, and the current one"
+
+    with pytest.raises(ConfirmationNeededError):
+        holdfast.policies.set("persona", versions=3)
+    holdfast.policies.set("persona", versions=3, confirm=True)
+    assert said(memory, memory_id) == ["9", "10", "11", "12"], "at once, whether or not a sweep has run"
+    assert holdfast.policies.get("persona")["versions"] == 3
+    assert holdfast.sweep(dry_run=True).counts["delete"] == holdfast.sweep().counts["delete"] == 7
+    holdfast.policies.set("persona", versions_days=2, confirm=True)
+    assert said(memory, memory_id) == ["10", "11", "12"]
+    clock.advance(days=2)
+    assert said(memory, memory_id) == ["12"]
+    with pytest.raises(InvalidRuleError):
+        holdfast.policies.set("history", versions=3)
+    with pytest.raises(InvalidRuleError):
+        holdfast.policies.set("persona", versions=-1)
+
+
+def test_a_sweep_deletes_versions_that_are_past_their_time_but_none_on_hold(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    held = memory.add("0", "persona")["memory_id"]
+    free = memory.add("0", "persona")["memory_id"]
+    for memory_id in (held, free):
+        memory.correct(memory_id, "1")
+    holdfast.holds.add(memory_id=held, reason="a dispute", author="legal")
+    clock.advance(days=366)
+    memory.correct(held, "2")
+    plan = holdfast.sweep(dry_run=True)
+    assert [(line.memory_type, line.records) for line in plan.lines] == [("version", 1)]
+    assert holdfast.sweep(digest=plan.digest).counts["delete"] == 1
+    exported = {one["memory_id"]: one["versions"] for one in memory.export_kind(memory.user_id, "persona")}
+    assert contents(exported[held]) == ["0", "1"], "a hold keeps them, though nobody sees what is past its time"
+    assert exported[free] == []
+    assert said(memory, held) == ["1", "2"]
+    with pytest.raises(HeldError):
+        memory.delete(held)
+
+
+# --- looking back ---------------------------------------------------------------------------------------------------
+
+
+def test_history_names_who_ended_a_version_and_why(memory: MemoryManager, clock: FakeClock) -> None:
+    memory_id = memory.add("Ann lives in Paris.", source="import:crm")["memory_id"]
+    began = clock.now
+    clock.advance(days=1)
+    with acting_as("support"):
+        memory.correct(memory_id, "Ann lives in Lyon.", reason="she moved")
+    first, current = memory.history(memory_id)
+    assert (first["version"], first["source"], first["ended_by"], first["reason"]) == (
+        1, "import:crm", "support", "she moved",
+    )  # fmt: skip
+    assert (first["started_at"], first["ended_at"]) == (began.isoformat(), clock.now.isoformat())
+    assert (current["version"], current["started_at"], current["ended_at"]) == (2, clock.now.isoformat(), None)
+    assert current["source"] == f"agent:{memory.agent_id}"
+
+
+def test_a_version_is_brought_back_as_a_new_one(memory: MemoryManager) -> None:
+    memory_id = memory.add("Ann lives in Paris.", metadata={"sure": True}, source="import:crm")["memory_id"]
+    memory.add("Ann lives in Lyon.", supersedes=memory_id)
+    assert memory.revert(memory_id, to=1)["version"] == 3
+    found = memory.get(memory_id)
+    assert (found["content"], found["metadata"], found["source"]) == (
+        "Ann lives in Paris.",
+        {"sure": True},
+        "import:crm",
+    )
+    assert memory.history(memory_id)[1]["reason"] == "reverted to version 1"
+
+
+def test_a_memory_is_recalled_and_read_as_it_was_at_a_moment(memory: MemoryManager, clock: FakeClock) -> None:
+    memory_id = memory.add("Ann lives in Paris.", metadata={"sure": False}, key="city")["memory_id"]
+    then = clock.now
+    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Paris."]
+    clock.advance(days=1)
+    memory.add("Ann lives in Lyon.", metadata={"sure": True}, key="city")
+    memory.add("Ann lives alone.")
+
+    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Paris."]
+    assert contents(memory.retrieve(WHERE, as_of=then.isoformat())) == ["Ann lives in Paris."]
+    assert memory.retrieve(WHERE, as_of=then)[0]["version"] == 1
+    assert sorted(contents(memory.retrieve(WHERE, as_of=clock.now))) == ["Ann lives alone.", "Ann lives in Lyon."]
+    assert memory.retrieve(WHERE, filters={"sure": True}, as_of=then) == []
+    assert memory.retrieve(WHERE, as_of=then - timedelta(days=1)) == []
+    assert memory.get(memory_id, as_of=then)["content"] == "Ann lives in Paris."
+    assert contents(memory.retrieve(WHERE, "all", as_of=then)) == ["Ann lives in Paris."]
+    with pytest.raises(NotFoundError, match="no version of"):
+        memory.get(memory_id, as_of=then - timedelta(days=1))
+    for kind in ("working", "short_term"):
+        with pytest.raises(InvalidKindError, match="as of a moment"):
+            memory.retrieve(WHERE, kind, as_of=then)
+
+
+def test_as_of_never_brings_back_what_may_not_be_read_now(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    then = clock.now
+    binned, old = (memory.add(f"Ann lives in {city}.")["memory_id"] for city in ("Paris", "Lyon"))
+    clock.advance(days=1)
+    for memory_id in (binned, old):
+        memory.correct(memory_id, "Ann lives elsewhere.")
+    assert len(memory.retrieve(WHERE, as_of=then)) == 2
+    memory.delete(binned)
+    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Lyon."]
+    memory.restore(binned)
+    assert sorted(contents(memory.retrieve(WHERE, as_of=then))) == ["Ann lives in Lyon.", "Ann lives in Paris."]
+    holdfast.policies.set("long_term", memory_id=old, user_id=memory.user_id, delete_after_days=3, confirm=True)
+    clock.advance(days=4)
+    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Paris."]
+    holdfast.erase_user(memory.user_id)
+    assert memory.retrieve(WHERE, as_of=then) == []
+
+
+def test_a_cold_memory_is_recalled_as_of_a_moment_where_archived_ones_are_asked_for(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory_id = memory.add("Ann lives in Paris. " * 20)["memory_id"]
+    then = clock.now
+    clock.advance(days=366)
+    holdfast.sweep(confirm=True)
+    assert memory.retrieve(WHERE, as_of=then) == []
+    (found,) = memory.retrieve(WHERE, as_of=then, include_archived=True)
+    assert found["is_archived"]
+    assert len(found["content"]) < 200
+    memory.correct(memory_id, "Ann lives in Lyon.")
+    assert said(memory, memory_id) == ["Ann lives in Paris. " * 20, "Ann lives in Lyon."], "what ended is whole again"
+    assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lyon."]
