@@ -19,6 +19,7 @@ import pytest
 import databases
 from databases import TestDatabase
 from holdfast.core.clock import IdSource
+from holdfast.lifecycle.session_parts import OpenParts
 from holdfast.ports.stores import Tenant
 from holdfast.settings import Settings, read_settings
 from holdfast.storage.relational.database import Database
@@ -42,7 +43,8 @@ def database_of(home: Path) -> Database:
 def tenant_of(database: Database, name: str, now: Callable[[], int], **stores: Any) -> Tenant:
     """A tenant of a database, for tests of a service by itself; some of its stores may be others."""
     all_stores = {**vars(stores_over(database)), **stores}
-    return Tenant(**all_stores, name=name, now=now, new_id=IdSource(lambda _bits: 1).next)
+    new_id, parts = IdSource(lambda _bits: 1).next, OpenParts("")
+    return Tenant(**all_stores, name=name, now=now, new_id=new_id, open_part=parts.open)
 
 
 class Homes:

@@ -22,6 +22,7 @@ from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sessions import Sessions
 from holdfast.manager import Memory, TextMemory
 from holdfast.memory.entity import Entity
@@ -183,8 +184,17 @@ class AsyncSessions(_Wrapper[Sessions]):
     history = _verb(Sessions.history)
     list = _verb(Sessions.list)
     remove = _verb(Sessions.remove)
+    explain = _verb(Sessions.explain)
     find = _verb(Sessions.find)
     touch = _verb(Sessions.touch)
+
+
+class AsyncParts(_Wrapper[SessionParts]):
+    """``holdfast.parts`` for async callers."""
+
+    add = _verb(SessionParts.add)
+    list = _verb(SessionParts.list)
+    remove = _verb(SessionParts.remove)
 
 
 class AsyncPolicies(_Wrapper[Policies]):
@@ -320,6 +330,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         super().__init__(wrapped)
         self.quotas = AsyncQuotas(wrapped.quotas)
         self.sessions = AsyncSessions(wrapped.sessions)
+        self.parts = AsyncParts(wrapped.parts)
         self.policies = AsyncPolicies(wrapped.policies)
         self.domains = AsyncDomains(wrapped.domains)
         self.holds = AsyncHolds(wrapped.holds)

@@ -224,6 +224,18 @@ class SessionResult(TypedDict):
     messages: int
 
 
+class PartResult(TypedDict):
+    """What belongs to sessions and lies outside of the store."""
+
+    name: str
+    kind: str
+    url: str
+    """Where it lies, without a password."""
+    options: dict[str, Any]
+    unowned_as: str | None
+    """The user whose is what has no owner that can be read; `null`: it is left alone."""
+
+
 class UserResult(TypedDict):
     """A user of whom something is kept."""
 
@@ -520,6 +532,8 @@ class ExportResult(TypedDict):
     memories: dict[str, Any]
     """By kind."""
     conversations: Any
+    threads: Any
+    """What belongs to sessions and lies outside of the store."""
     facts: Any
     collections: Any
     quotas: Any

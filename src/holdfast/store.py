@@ -24,6 +24,7 @@ from holdfast.core.errors import (
     LeaseLostError,
     ObjectStoreUnavailableError,
     StorageError,
+    StoreAwayError,
     StoreReadOnlyError,
 )
 from holdfast.core.records import MemoryType, Subject
@@ -39,7 +40,8 @@ from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
 from holdfast.lifecycle.schedule.schedule import JOBS, Schedule
-from holdfast.lifecycle.sessions import Belongings, ConversationSummaries, Sessions
+from holdfast.lifecycle.session_parts import OpenParts, SessionParts
+from holdfast.lifecycle.sessions import ConversationSummaries, Sessions
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
@@ -102,6 +104,7 @@ class Store:
         self.database.author = author or PYTHON
         try:
             self._short_term_elsewhere = open_short_term(settings)
+            self._parts = OpenParts(settings.url)
             self.services = self._make_services(clock or system_clock, is_watched=clock is None)
             self._make_shared_services()
             self._open()
@@ -127,6 +130,7 @@ class Store:
             trust=trust,
             objects=cache(self._open_cold),
             erase=self.erase,
+            open_part=self._parts.open,
             recall=recall,
             working=WorkingStore(stores.subjects.erased_within, recall.forget_user),
             summarizer=self._summarizer,
@@ -141,7 +145,6 @@ class Store:
         services = self.services
         now, subjects = services.now, services.subjects
         self.rows = DatabaseRows(self.database)
-        self.belongings = Belongings()
         self.backing_up = Leadership(
             services.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
         )
@@ -155,7 +158,7 @@ class Store:
             now,
             lambda: services.new_id(now()),
         )
-        beside = Beside(self._forget, self._short_term_elsewhere)
+        beside = Beside(self._forget, self._short_term_elsewhere, self._parts_of)
         self.eraser = Eraser(subjects, self.keys, services.objects, beside, now, self.certificates.certify)
         jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
         jobs["daily"] = partial(self._run_daily, jobs["daily"])
@@ -183,6 +186,9 @@ class Store:
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
         return SealedObjects(open_cold(self.settings), self.keyring, self.services.now, self.ledger.is_carried_out)
+
+    def _parts_of(self, tenant: str) -> SessionParts:
+        return SessionParts(self.services.tenant(tenant))
 
     def _forget(self, subject: Subject) -> dict[str, int]:
         """Forget what the process holds of a subject; how many notes that were."""
@@ -304,6 +310,7 @@ class Store:
         def prepare() -> None:
             self.check_state()
             self.certificates.prepare()  # what could not be certified is not begun
+            self._find_parts(subject)
 
         erasure = self.eraser.erase(subject, prepare)
         _erasures.info(
@@ -314,11 +321,21 @@ class Store:
         )
         return erasure
 
+    def _find_parts(self, subject: Subject) -> None:
+        """Let the store know all that parts hold for a subject: holds keep it, and its erasure is on the record. Where
+        a part is away, someone of whom nothing is known may be in it.
+        """
+        try:
+            self._parts_of(subject.tenant).refresh(user_id=subject.user_id)
+        except StoreAwayError:
+            self.services.subjects.make_known(subject)
+
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""
         if self._is_checked and self.database.usable:
             self.note_data()
         self.database.close()
+        self._parts.close()
         self.services.working.forget()
         self.services.recall.forget()
 
@@ -336,7 +353,8 @@ class TenantServices:
         self.audit = Audit(mine, base.state, trust.look)
         self.policies = Policies(mine)
         self.registry = Registry(mine)
-        self.sessions = Sessions(mine, base.belongings)
+        self.sessions = Sessions(mine)
+        self.parts = SessionParts(mine)
         self.domains = Domains(mine, base.state, services.objects)
         erase, load = self.sessions.erase, base.settings.sweep_load
         sweeper = Sweeper(mine, services.archives, erase, refresh, self.domains, load)
@@ -372,6 +390,7 @@ class _BackupHost:
             self._tenant.audit.seal(accept=f"backup {restored.backup_id} was restored")
         for subject, ids in restored.outdated.items():
             refresh_entity_text(self._services, subject, ids)
+        self._services.history.follow_anew()  # what belongs to sessions lies elsewhere, and has gone on meanwhile
 
 
 def _open_keys(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,20 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import raw
-from clocks import FakeClock
-from holdfast import Holdfast
 from holdfast.core.audit import Action, Event
 from holdfast.core.clock import IdSource
 from holdfast.core.decisions import Hold
-from holdfast.core.errors import (
-    ConflictError,
-    HeldError,
-    InvalidInputError,
-    InvalidScopeError,
-    LeaseLostError,
-    NotFoundError,
-)
-from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject, Terms
+from holdfast.core.errors import HeldError, InvalidInputError, InvalidScopeError, LeaseLostError, NotFoundError
+from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Terms
 from holdfast.core.rules import Rule
 from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle.sessions import Sessions, roll
@@ -343,125 +333,6 @@ def test_a_held_session_past_its_time_is_kept_whole_out_of_sight_and_not_revived
     world.release(hold)
     assert world.move(world.again(session), State.RECYCLED, Cause.RULE) is Outcome.DONE
     assert world.move(world.again(session), State.ACTIVE, Cause.RESTORE) is Outcome.TAKEN
-
-
-# --- what belongs to a session ----------------------------------------------------------------------------------------------
-
-
-class Bookmarks:
-    """A part that keeps bookmarks for sessions."""
-
-    name = "bookmarks"
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-        self._kept: dict[tuple[str, str], list[str]] = {}
-
-    def mark(self, scope: Scope, place: str) -> None:
-        session = self._sessions.touch(scope)
-        self._kept.setdefault((session.subject, session.id), []).append(place)
-
-    def show(self, scope: Scope) -> list[str]:
-        session = self._sessions.find(scope)
-        return [] if session is None else self._kept.get((session.subject, session.id), [])
-
-    def count(self, subject: Subject, item_id: str) -> int:
-        return len(self._kept.get((subject, item_id), []))
-
-    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
-        kept = self._kept.get((subject, item_id), [])
-        del kept[:limit]
-        return len(kept)
-
-
-@pytest.fixture
-def bookmarks(world: World) -> Bookmarks:
-    part = Bookmarks(world.sessions)
-    world.sessions.belongings.add(part)
-    return part
-
-
-def test_what_belongs_to_a_session_is_seen_while_the_session_is(world: World, bookmarks: Bookmarks) -> None:
-    bookmarks.mark(who(), "page 7")
-    session = world.session(who())
-    assert world.sessions.belongings.count(session.subject, session.id) == {"bookmarks": 1}
-
-    world.sessions.remove("guide", "trip")
-    assert bookmarks.show(who()) == []
-    assert world.move(world.again(session), State.ACTIVE, Cause.RESTORE) is Outcome.DONE
-    assert bookmarks.show(who()) == ["page 7"]
-    world.now += IDLE
-    assert bookmarks.show(who()) == []
-    bookmarks.mark(who(), "page 1")
-    assert bookmarks.show(who()) == ["page 1"], "the new session of the name has its own"
-
-
-def test_a_mark_keeps_the_session_as_a_message_does(world: World, bookmarks: Bookmarks) -> None:
-    world.say(who(), "hello")
-    world.now += IDLE - 1
-    bookmarks.mark(who(), "page 7")
-    world.now += IDLE - 1
-
-    assert world.said(who()) == ["hello"]
-
-
-def test_what_belongs_to_a_session_is_erased_between_its_claim_and_its_end(world: World, bookmarks: Bookmarks) -> None:
-    world.say(who(), *(str(n) for n in range(5)))
-    for n in range(5):
-        bookmarks.mark(who(), f"page {n}")
-    bookmarks.mark(who("bob"), "his")
-    session = world.session(who())
-    with pytest.raises(ConflictError, match="claim"):
-        world.sessions.erase(session.subject, session.id, limit=3)
-    world.sessions.remove("guide", "trip", user_id="ann")
-    world.move(world.again(session), State.DELETING, Cause.BIN)
-
-    left = [world.sessions.erase(session.subject, session.id, limit=3) for _ in range(4)]
-
-    assert left == [2, 2, 0, 0], "the bookmarks first, then the messages"
-    assert world.move(world.again(session), State.DELETED, Cause.BIN) is Outcome.DONE
-    assert world.sessions.belongings.count(session.subject, session.id) == {"bookmarks": 0}
-    assert world.sessions.erase(session.subject, session.id, limit=3) == 0
-    assert bookmarks.show(who("bob")) == ["his"]
-
-
-def test_two_parts_of_one_name_cannot_belong_to_sessions(world: World, bookmarks: Bookmarks) -> None:
-    world.sessions.belongings.add(bookmarks)  # the same once more is fine
-    with pytest.raises(ConflictError, match="'bookmarks'"):
-        world.sessions.belongings.add(Bookmarks(world.sessions))
-
-
-def _state(holdfast: Holdfast, session: Session) -> State | None:
-    found = holdfast.services.history.get(session.subject, session.id)
-    return None if found is None else found.state
-
-
-def test_sweeps_take_an_idle_session_to_the_bin_and_then_away_with_all_that_belongs_to_it(
-    holdfast: Holdfast, clock: FakeClock
-) -> None:
-    bookmarks = Bookmarks(holdfast.sessions)
-    holdfast.sessions.belongings.add(bookmarks)
-    scope = Scope(holdfast.tenant, "ann", "guide", "trip")
-    holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
-    bookmarks.mark(scope, "page 7")
-    session = holdfast.sessions.find(scope)
-    assert session is not None
-    kept = partial(_state, holdfast, session)
-
-    clock.advance(days=30, microseconds=-1)
-    holdfast.sweep()
-    assert kept() is State.ACTIVE
-    clock.advance(microseconds=1)
-    holdfast.sweep()
-    assert kept() is State.RECYCLED
-    clock.advance(days=15, microseconds=-1)
-    holdfast.sweep()
-    assert bookmarks.count(session.subject, session.id) == 1
-    clock.advance(microseconds=1)
-    holdfast.sweep()
-
-    assert kept() is None
-    assert bookmarks.count(session.subject, session.id) == 0
 
 
 # --- the summary ------------------------------------------------------------------------------------------------------------

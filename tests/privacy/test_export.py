@@ -19,6 +19,7 @@ import pytest
 from bench.servers import s3, valkey
 from jsonschema import Draft202012Validator
 
+import notes_part
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
@@ -32,6 +33,7 @@ from holdfast.core.errors import (
     StoreFullError,
 )
 from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, Subject
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.privacy.export.readers import LEFT_OUT, Person, Sources, line_schema, read_memories
 from homes import ENGINES, on_sqlite
 from lifecycle.soundness import object_path, objects_of
@@ -246,8 +248,12 @@ def test_tenants_are_kept_apart(home: Path, clock: FakeClock) -> None:
 # --- the places -------------------------------------------------------------------------------------------------------
 
 
-def test_of_someone_who_was_erased_nothing_is_left_to_export(holdfast: Holdfast, clock: FakeClock) -> None:
+def test_of_someone_who_was_erased_nothing_is_left_to_export(
+    holdfast: Holdfast, clock: FakeClock, tmp_path: Path
+) -> None:
     fill(holdfast, clock, ME, "mine")
+    holdfast.parts.add(notes_part.KIND, f"sqlite:///{tmp_path}/notes.db")
+    notes_part.Notes(tmp_path / "notes.db").write("trip", ME, "guide", 1, "mine")
     for hold in holdfast.holds.list():
         holdfast.holds.release(hold.id, author="dpo")
     before = holdfast.export_user(ME)
@@ -523,7 +529,7 @@ def person_of(holdfast: Holdfast) -> Person:
     parts = holdfast.services
     sources = Sources(
         parts.reader, parts.records, parts.versions, parts.short_term, parts.schemas, parts.rules, parts.holds,
-        parts.archives, parts.working.of_user,
+        parts.archives, parts.working.of_user, lambda name: SessionParts(parts.tenant(name)),
     )  # fmt: skip
     return Person(sources, "default", ME)
 

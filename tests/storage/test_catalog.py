@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import notes_part
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.ports.session_parts import PartRegistration
 from holdfast.privacy.export.readers import LEFT_OUT, PARTS
 from holdfast.storage.catalog import LOCATIONS, TABLES, Backup, Erase, Owner, Spread, Table, Where, tables_in
 from holdfast.storage.relational.database import Database
@@ -103,14 +103,16 @@ def rows_of_user(holdfast: Holdfast, engine_name: str, number: int, mark: str) -
     return counts
 
 
-def test_erasure_removes_the_rows_of_every_table_of_users(homes: Homes, clock: FakeClock, engine_name: str) -> None:
+def test_erasure_removes_the_rows_of_every_table_of_users(
+    homes: Homes, clock: FakeClock, engine_name: str, tmp_path: Path
+) -> None:
     sentinel = Sentinel()
     with Holdfast(settings_of(homes.new()), clock=clock) as holdfast:
         sentinel.plant(holdfast, clock)
         memory = holdfast.manager(sentinel.user_id, "guide")
         memory.add("derived", "persona", derived_from=[memory.add("a source")["memory_id"]])
         memory.retrieve("what is new?")
-        holdfast.services.parts.add(PartRegistration("default", "rows", "rows", "sqlite:///x", {}, sentinel.user_id))
+        holdfast.parts.add(notes_part.KIND, f"sqlite:///{tmp_path}/notes.db", unowned_as=sentinel.user_id)
         holdfast.audit.seal()
         [(number,)] = raw.rows(holdfast, "SELECT no FROM subjects WHERE subject = ?", (f"default/{sentinel.user_id}",))
         before = rows_of_user(holdfast, engine_name, number, sentinel.mark)

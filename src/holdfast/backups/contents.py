@@ -115,6 +115,10 @@ class Snapshot:
         place = list(table.columns).index("key") if table.name in _BY_KEY else None
         return rows if place is None else (row for row in rows if row[place] >> COUNT_BITS & LAST_KIND in self._codes)
 
+    def parts(self) -> tuple[str, ...]:
+        """What belongs to sessions and lies elsewhere, by tenant and name."""
+        return tuple(f"{tenant}/{name}" for tenant, name, *_ in self._reader.rows("parts"))
+
     def chains(self) -> list[tuple[int, str]]:
         """The audit chains: the number of the subject, and a signature that changes when it grows."""
         rows = self._reader.rows("chains") if MemoryType.LONG_TERM in self._kinds else ()
@@ -132,6 +136,8 @@ class Snapshot:
             elif table.name == "api_keys":  # keys for single users name them, and are made again after a restore
                 users = list(table.columns).index("users")
                 rows = [row for row in self._reader.rows(table.name) if row[users] is None]
+            elif table.name == "parts":  # the last column names a user
+                rows = [(*row[:-1], None) for row in self._reader.rows(table.name)]
             elif table.name == "jobs":  # results name people
                 rows = [(*row[:5], *(None for _ in row[5:])) for row in self._reader.rows(table.name)]
             else:

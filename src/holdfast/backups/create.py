@@ -98,7 +98,7 @@ class BackupMaker:
         with self.rows.read() as reader:
             snapshot = Snapshot(reader, self.kinds)
             self._write(self._drafts(snapshot))
-            counters = snapshot.counters()
+            counters, parts = snapshot.counters(), snapshot.parts()
         seen, seen_hash = self._ledger.head()  # a rotation removes those who are erased from here on
         docs = self._without_erased([*self._docs, *self._reused], after=ledger)
         packs = self._copy_packs(docs)
@@ -123,6 +123,7 @@ class BackupMaker:
             ledger_hash=seen_hash,
             written=len(index) + sum(held.bytes for held in self._segments),
             left_out=tuple(self._left_out),
+            parts=parts,
         )
         key = self._signing.current(now=self.now)
         self.renew()  # another process may have removed what is not referred to yet

@@ -100,6 +100,8 @@ class Manifest:
     """How many bytes were written for it."""
     left_out: tuple[str, ...] = ()
     """The pseudonyms of users who are not in it, because the master key does not open their keys."""
+    parts: tuple[str, ...] = ()
+    """What belongs to sessions, lies in other databases, and is not in it: those have backups of their own."""
     key: dict[str, str] = field(default_factory=dict)
 
     @property

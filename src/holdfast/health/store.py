@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
@@ -21,6 +22,7 @@ from holdfast.lifecycle.audit import compare_note
 from holdfast.lifecycle.clock import ClockTrust, ClockWatch
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.schedule import GRACE, JOBS, Job, Schedule
+from holdfast.lifecycle.session_parts import OpenParts, SessionParts
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.coordination import IdentityStore
 from holdfast.ports.objects import Pack, PackStore
@@ -153,10 +155,14 @@ _LATE: Final = 8 * DAY
 def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks, on a store that is open."""
     now = moment(system_clock())
-    store = Tenant(**vars(stores_over(database, None)), name="default", now=lambda: now, new_id=str)
+    parts = OpenParts(settings.url)
+    stores = vars(stores_over(database, None))
+    store = Tenant(**stores, name="default", now=lambda: now, new_id=str, open_part=parts.open)
     yield from _check_clock(store, settings.clock_tolerance())
     yield from _check_schedule(store, settings.timezone)
     yield from _check_overdue(store)
+    with closing(parts):
+        yield from _check_parts(store)
     yield from _check_erasures(settings)
     yield from _check_audit(store.audit, settings)
     yield from check_identity(store.identity, settings)
@@ -212,6 +218,22 @@ def _check_overdue(store: Tenant) -> Check:
     if waiting[kind] <= _LATE:
         return ok(found)
     return warn(found, ADVICE["overdue"])
+
+
+@check("parts", advise(ADVICE["parts"]))
+def _check_parts(store: Tenant) -> Check | None:
+    """That what belongs to sessions elsewhere can be reached, and follows them; nothing is said where there is none."""
+    found: dict[str, list[str]] = {}
+    for tenant in store.dues.tenants():
+        found |= SessionParts(replace(store, name=tenant)).ask(lambda part: part.problems())
+    if not found:
+        return None
+    problems = [problem for some in found.values() for problem in some]
+    if behind := store.history.count_behind():
+        problems.append(f"what belongs to {behind:,} sessions has not followed them yet")
+    if problems:
+        return warn("\n".join(problems), ADVICE["parts"])
+    return ok(f"{', '.join(sorted(found))}: can be reached, and all sessions are followed")
 
 
 @check("erasures", "correct HOLDFAST_STATE_URL, or the permissions there")

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from holdfast.core.audit import Action, AuditEntry
 from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, explain_decision, next_move
-from holdfast.core.records import HISTORY, LIVE, TYPES, Archive, MemoryType, Record, Scope, State
+from holdfast.core.records import HISTORY, LIVE, TYPES, Archive, MemoryType, Message, Record, Scope, State
 from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.lifecycle.holds import as_held, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS
-from holdfast.ports.conversations import Turn
+from holdfast.ports.conversations import Session, Turn
 from holdfast.ports.registry import Registered
 
 
@@ -39,7 +39,16 @@ def explain_record(record: Record, life: Life, holds: list[Hold], links: Links, 
     return _explain(record, life, kept, links, now, what=f"{record.kind} memory", coming=coming)
 
 
-def explain_message(turn: Turn, life: Life, holds: list[Hold], links: Links, now: int) -> dict[str, Any]:
+def explain_session(session: Session, life: Life, holds: list[Hold], links: Links, now: int) -> dict[str, Any]:
+    """All that can be said of a session, with what belongs to it."""
+    whole = Message(session.id, "", session.summary, session.created_at, {})
+    said = explain_message(Turn(whole, session, None), life, holds, links, now, what="session")
+    return {**said, "memory_type": HISTORY}
+
+
+def explain_message(
+    turn: Turn, life: Life, holds: list[Hold], links: Links, now: int, *, what: str = "message"
+) -> dict[str, Any]:
     """All that can be said of a message of the conversation history. It lives and goes with its session, unless it was
     deleted by itself; ``holds`` are those that keep it.
     """
@@ -64,9 +73,12 @@ def explain_message(turn: Turn, life: Life, holds: list[Hold], links: Links, now
         reason=session.reason if binned is None else binned.detail.get("reason"),
     )
     coming = next_move(record_facts(record)._replace(kind=HISTORY), life, now)
-    if coming is not None:
+    if coming is not None and what == "message":
         coming = coming._replace(reason=coming.reason.replace("it was last active", "its session was last active"))
-    return _explain(record, life, holds, links, now, what="message", coming=coming)
+    said = _explain(record, life, holds, links, now, what=what, coming=coming)
+    if session.part_state is not None:
+        said["summary"] += f" What belongs to its session elsewhere ({session.part_size:,} bytes) goes with it."
+    return said
 
 
 def _explain(

@@ -96,6 +96,7 @@ class Collector:
             yield "memory_count", (kind,), memories
         for kind, late in find_overdue(dues, now).items():
             yield "holdfast_overdue_seconds", (kind,), late / 1e6
+        yield "holdfast_sessions_behind", (), self.tenant.history.count_behind()
         belief = self.trust.look(now)
         yield "holdfast_clock_waiting_seconds", (), 0 if belief.since is None else (belief.now - belief.since) / 1e6
         waiting = find_all_waiting(self.tenant, now, belief)

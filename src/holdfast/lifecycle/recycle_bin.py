@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any, Final, cast
 
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import (
     AgentRemovedError,
     ConflictError,
@@ -20,9 +21,10 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import Cause, MemoryType, Move, Outcome, Record, State, Subject
+from holdfast.core.records import HISTORY, Cause, MemoryType, Move, Outcome, Record, State, Subject
 from holdfast.core.values import DAY, check_count, check_id, iso
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore
 from holdfast.ports.registry import Registered, RegistryReader
@@ -197,8 +199,14 @@ class Recycle:
         return 1
 
     def _bring_back_session(self, session: Session, now: int) -> Outcome:
-        ((outcome,),) = self.tenant.history.transition_all([(session.subject, [restore_move(session, now)])], now=now)
-        return outcome
+        """Bring back a session with all its parts; neither comes if one of them cannot."""
+        parts, move = SessionParts(self.tenant), restore_move(session, now)
+        if parts.is_taken(session):
+            detail = {"kind": HISTORY, "to": move.target.value, "reason": "another was begun under its name"}
+            self.tenant.audit.append(session.subject, [Event(now, Action.REFUSED, session.id, detail)])
+            return Outcome.TAKEN
+        ((outcome,),) = self.tenant.history.transition_all([(session.subject, [move])], now=now)
+        return parts.follow_session(session.subject, session.id) if outcome is Outcome.DONE else outcome
 
     def _restore_user(self, subject: Subject) -> int:
         now = self.tenant.now()

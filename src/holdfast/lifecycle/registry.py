@@ -14,6 +14,7 @@ from holdfast.core.decisions import BIN_REASON, removal_reason
 from holdfast.core.errors import InvalidContentError, NotFoundError, StaleError, StoreAwayError, quote
 from holdfast.core.records import HISTORY, MemoryType, State, Subject
 from holdfast.core.values import check_content, check_id, check_metadata, iso
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, take_census
 from holdfast.ports.coordination import Lease, begin_steps, join_rest
 from holdfast.ports.registry import Registered, RegistryStore
@@ -132,6 +133,10 @@ class Registry:
                         self.tenant.short_term.end_agent(entry.tenant, entry.id)  # also what is out of sight already
                     except StoreAwayError as problem:  # the rest goes on; this is tried again with the next sweep
                         away = problem
+            try:
+                SessionParts(self.tenant).follow()
+            except StoreAwayError as problem:
+                away = problem
         if away is not None:
             raise away
         join_rest()  # until the reply is kept it is unfinished, and whoever is asked again goes on with it
@@ -178,6 +183,8 @@ class Roster:
         """
         name, sort, store, now = self._check(id), self.sort, self.tenant.registry, self.tenant.now()
         request = begin_steps()
+        if sort == AGENT:
+            SessionParts(self.tenant).refresh(agent_id=name)
         bundle = secrets.token_hex(16) if request is None else request.new_ids(1)[0].replace("-", "")
         entry = store.get(self.tenant.name, sort, name)
         if entry is None or (entry.unfinished != "remove" and entry.bundle != bundle):

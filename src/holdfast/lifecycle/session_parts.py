@@ -1,16 +1,50 @@
-"""What belongs to sessions and lies outside of the store: which parts there are, and how they are opened."""
+"""What belongs to sessions and lies outside of the store: which parts there are, and how they follow their sessions.
+
+The session in the store is what is decided about; every path that moves one leaves its parts behind by a step. What has
+not been followed is a difference in the session's row, so that a crash anywhere is made good by the next ``follow``.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import threading
-from typing import Final, Protocol, cast
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from holdfast.core.errors import InvalidInputError, StoreUnavailableError, quote
-from holdfast.ports.session_parts import PartRegistration, PartStore, SessionPart
+from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import NO_LIFE, Life
+from holdfast.core.errors import (
+    ConfirmationNeededError,
+    ConflictError,
+    HoldfastError,
+    InvalidInputError,
+    InvalidScopeError,
+    NotFoundError,
+    StorageError,
+    StoreAwayError,
+    StoreUnavailableError,
+    quote,
+)
+from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, Scope, State, Subject
+from holdfast.core.values import DAY, FOREVER, check_id
+from holdfast.ports.conversations import PartActivity, Session
+from holdfast.ports.coordination import begin_steps
+from holdfast.ports.session_parts import PartMove, PartRegistration, PartSession, SessionPart
+from holdfast.ports.stores import Tenant
+from holdfast.results import PartResult
+from holdfast.settings import drop_password
 
+_log = logging.getLogger("holdfast.parts")
+T = TypeVar("T")
+#: Parts move sessions in transactions of about this duration, and of so many at first and at most.
+_GOAL_SECONDS: Final = 0.08
+_FIRST, _MOST = 25, 500
 #: What opens a part of each kind: ``module:function``. The module is imported when one is first needed.
 KINDS: Final = {"langgraph": "holdfast.integrations.langgraph.parts:open_part"}
 #: What a part has to have.
@@ -49,15 +83,11 @@ def open_part(registration: PartRegistration, url: str) -> SessionPart:
 class OpenParts:
     """The parts of a store, for all tenants, opened when they are first needed."""
 
-    def __init__(self, store: PartStore, known: str) -> None:
+    def __init__(self, known: str) -> None:
         """``known`` is a URL whose password opens parts of the same user on the same server, too."""
-        self._store, self._known = store, known
+        self._known = known
         self._open: dict[tuple[str, str, int], tuple[PartRegistration, SessionPart]] = {}
         self._lock = threading.Lock()
-
-    def of(self, tenant: str) -> list[PartRegistration]:
-        """What parts a tenant has."""
-        return self._store.list(tenant)
 
     def open(self, registration: PartRegistration, url: str | None = None) -> SessionPart:
         """A part, ready to be used; what is registered under its name may have changed meanwhile."""
@@ -90,3 +120,281 @@ class OpenParts:
             for _, part in self._open.values():
                 part.close()
             self._open.clear()
+
+
+@contextmanager
+def _name_part(registration: PartRegistration) -> Iterator[None]:
+    """Whatever is wrong with a part, it is away for now, and the error says which one it is."""
+    try:
+        yield
+    except HoldfastError as problem:
+        raise StoreAwayError(
+            f"part {registration.name!r} ({registration.url}) cannot be used now: {problem}"
+        ) from problem
+
+
+@dataclass(eq=False, repr=False)
+class SessionParts:
+    """``holdfast.parts``: what belongs to a tenant's sessions and lies elsewhere."""
+
+    tenant: Tenant
+
+    # --- which there are ----------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        kind: str,
+        url: str,
+        *,
+        name: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        unowned_as: str | None = None,
+    ) -> PartResult:
+        """Let what lies at a URL live and go with the tenant's sessions from now on, whichever process sees to it.
+
+        ``name`` (the kind, if none is given) is what certificates and exports call it. ``options`` are what its kind
+        wants to know. What has no owner that can be read is left alone, or is the user's ``unowned_as``. The password
+        of the URL is not kept: other processes take that of the store, if it is of the same user on the same server.
+        """
+        called = check_id(check_kind(kind) if name is None else name, "name")
+        owner = None if unowned_as is None else check_id(unowned_as, "unowned_as")
+        new = PartRegistration(
+            self.tenant.name, called, check_kind(kind), drop_password(url), {**(options or {})}, owner
+        )
+        known = next((one for one in self._registered() if one.name == called), None)
+        if known is not None and (known.kind, known.url) != (new.kind, new.url):
+            raise ConflictError(
+                f"part {called!r} lies at {known.url} already; remove that first, or give this one another name"
+            )
+        self.tenant.open_part(new, url)
+        self.tenant.parts.add(new)
+        self._note(Action.REGISTERED if known is None else Action.CHANGED, called)
+        return _describe(new)
+
+    def list(self) -> list[PartResult]:
+        """The parts that the tenant's sessions have, by their names."""
+        return [_describe(registration) for registration in self._registered()]
+
+    def remove(self, name: str, *, confirm: bool = False) -> None:
+        """Let a part live without the sessions again: nothing of it is removed, and nothing is looked after any more.
+
+        ``ConfirmationNeededError`` while something is in its recycle bin, or if it cannot be looked at.
+        """
+        registration = next((one for one in self._registered() if one.name == name), None)
+        if registration is None:
+            raise NotFoundError(f"there is no part {quote(name)}; see holdfast.parts.list()")
+        if not confirm:
+            try:
+                binned = len(self._open(registration).binned(FOREVER))
+            except StorageError as problem:
+                raise ConfirmationNeededError(f"{problem}; nothing was changed", needs=("confirm",)) from problem
+            if binned:
+                raise ConfirmationNeededError(
+                    f"{binned:,} sessions are in the recycle bin of part {name!r}, and would stay there; restore them "
+                    "first, or wait; nothing was changed",
+                    needs=("confirm",),
+                )
+        self.tenant.parts.remove(self.tenant.name, name)
+        self._note(Action.DELETED, name)
+
+    def _note(self, action: Action, name: str) -> None:
+        detail = {"kind": "part"}
+        self.tenant.audit.append(Subject(self.tenant.name), [Event(self.tenant.now(), action, name, detail)])
+
+    def _registered(self) -> Sequence[PartRegistration]:
+        return self.tenant.parts.list(self.tenant.name)
+
+    def _open(self, registration: PartRegistration) -> SessionPart:
+        with _name_part(registration):
+            return self.tenant.open_part(registration, None)
+
+    def ask(self, do: Callable[[SessionPart], T]) -> dict[str, T]:
+        """What each part answers, by its name. All of them are asked; then ``StoreAwayError`` if one did not answer."""
+        answers: dict[str, T] = {}
+        trouble: StoreAwayError | None = None
+        for registration in self._registered():
+            begin_steps()  # what a part does is outside of any transaction of the store
+            try:
+                with _name_part(registration):
+                    answers[registration.name] = do(self._open(registration))
+            except StoreAwayError as problem:
+                trouble = trouble or problem
+        if trouble is not None:
+            raise trouble
+        return answers
+
+    def export(self, user_id: str) -> Iterator[tuple[str, PartSession, Iterable[Mapping[str, Any]]]]:
+        """All that parts hold of a user: the part's name, and the rest as it says."""
+        for registration in self._registered():
+            part = self._open(registration)
+            with _name_part(registration):
+                for session, rows in part.export(user_id):
+                    yield registration.name, session, rows
+
+    # --- what they hold -----------------------------------------------------------------------------------------------
+
+    def refresh(self, **selected: Any) -> None:
+        """Let sessions be as active as what their parts hold. What has no session and is selected (see
+        ``PartReader.sessions``) gets one, from which on it is in plans, under holds, and goes by the rules.
+        """
+
+        def note(part: SessionPart) -> None:
+            for some in part.survey():
+                self._note_sessions(part, some, begin=False)
+            for some in part.sessions(**selected) if selected else ():
+                self._note_sessions(part, some, begin=True)
+
+        self.ask(note)
+
+    def refresh_due(self, at: int, takes: Callable[[str, Life], bool]) -> None:
+        """The same for a sweep at a moment: what is idle for longer than any conversation may be gets a session, if the
+        sweep takes conversations at all. A part that is away is left for the next one.
+        """
+        tenant = self.tenant
+        if not self._registered():
+            return
+        terms = [rule.terms for rule in tenant.rules.rules(tenant.name) if rule.version and rule.governs(HISTORY)]
+        terms += [tenant.rules.defaults(tenant.name)[HISTORY]]
+        shortest = min((one.delete_after for one in terms if one.delete_after is not None), default=FOREVER)
+        if shortest < FOREVER and takes(HISTORY, NO_LIFE._replace(delete_after=shortest)):
+            with _log_trouble("not all sessions are as active as what belongs to them"):
+                self.refresh(idle_since=at - shortest)
+
+    def _note_sessions(self, part: SessionPart, found: Sequence[PartSession], *, begin: bool) -> None:
+        known = [(scope, one) for one in found if (scope := self._scope_of(one)) is not None]
+        now = self.tenant.now()
+        dated = [(scope, now if one.active_at is None else one.active_at) for scope, one in known]
+        places = self.tenant.history.unnoted(dated, begin=begin) if dated else []
+        if places:
+            sizes = part.sizes([known[place][1].session_id for place in places])
+            noted = [PartActivity(*dated[place], sizes.get(known[place][1].session_id, 0)) for place in places]
+            self.tenant.history.note_parts(noted, begin=begin)
+
+    def _scope_of(self, one: PartSession) -> Scope | None:
+        """The scope of what a part holds; ``None`` if no session can have such a name: it is left alone."""
+        try:
+            return Scope.check(self.tenant.name, one.user_id, one.agent_id, one.session_id)
+        except InvalidScopeError:
+            return None
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Let parts go where their sessions went. ``StoreAwayError``, once the others have, if one is away."""
+        after, most = 0, _FIRST
+        while found := self.tenant.history.behind(self.tenant.name, after=after, limit=most):
+            began = time.monotonic()
+            self._follow(found)
+            after = found[-1].number
+            took = time.monotonic() - began
+            most = int(min(max(most * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), 1), _MOST))
+
+    def try_to_follow(self, upto: int) -> None:
+        """The same at the end of a sweep. What lies in the bin of a part though no session has known it since long
+        before a moment, because the store is another now, is deleted.
+        """
+        with _log_trouble("something has not followed its session yet"):
+            self.follow()
+            lost = self.ask(lambda part: part.binned(upto - BIN - DAY))
+            unknown = self.tenant.history.unknown([one for some in lost.values() for one in some])
+            if unknown:
+                self.ask(lambda part: part.purge(sorted(unknown)))
+
+    def follow_session(self, subject: Subject, item_id: str) -> Outcome:
+        """Let parts follow one session; ``TAKEN`` or ``STALE`` if it had to go back to where it was."""
+        session = self.tenant.history.get(subject, item_id)
+        if session is None or session.part_state in (None, session.state):
+            return Outcome.DONE
+        self._follow([session])
+        again = self.tenant.history.get(subject, item_id)
+        if again is None or again.state is session.state:
+            return Outcome.DONE
+        return Outcome.STALE if again.state is State.ACTIVE else Outcome.TAKEN
+
+    def is_taken(self, session: Session) -> bool:
+        """Whether a session cannot be restored, because in one of its parts another was begun under its name."""
+        return session.part_state is not None and any(self.ask(lambda part: part.taken([session.id])).values())
+
+    def purge(self, session: Session) -> None:
+        """Delete what parts hold for a session that is being deleted."""
+        if session.part_state is not None:
+            self.ask(lambda part: part.recycle([_move(session)], now=self.tenant.now()))
+            self.ask(lambda part: part.purge([session.id]))
+
+    def _follow(self, sessions: Sequence[Session]) -> None:
+        history, now = self.tenant.history, self.tenant.now()
+        going = [session for session in sessions if session.state is State.RECYCLED]
+        coming = [session for session in sessions if session.state is State.ACTIVE]
+        stayed: dict[str, int] = {}
+        for answer in (
+            self.ask(lambda part: part.recycle([_move(one) for one in going], now=now)).values() if going else ()
+        ):
+            stayed |= answer
+        history.note_followed([one for one in going if one.id not in stayed], State.RECYCLED)
+        taken: set[str] = set()
+        for left in self.ask(lambda part: part.restore([one.id for one in coming])).values() if coming else ():
+            taken |= left
+        history.note_followed([one for one in coming if one.id not in taken], State.ACTIVE)
+        for session in going:
+            if session.id in stayed:
+                self._keep_active(session, stayed[session.id])
+        for session in coming:
+            if session.id in taken:
+                self._put_back(session)
+
+    def _keep_active(self, session: Session, active_at: int) -> None:
+        """A session went to the bin, and a part of it was active meanwhile: it comes back, and counts from then. One
+        whose name another has by now leaves its parts to that one; one of a removed agent takes them along.
+        """
+        history = self.tenant.history
+        self.ask(lambda part: part.restore([session.id]))
+        outcome = self._transition(session, State.ACTIVE, "it was active meanwhile", aged_from=active_at)
+        if outcome is Outcome.DONE:
+            history.note_parts([PartActivity(_scope(session), active_at, session.part_size)], begin=False)
+        elif outcome is Outcome.TAKEN:
+            history.note_followed([session], None)
+        elif outcome is Outcome.PARTED:
+            self.ask(lambda part: part.recycle([_move(session)._replace(upto=None)], now=self.tenant.now()))
+            history.note_followed([session], State.RECYCLED)
+
+    def _put_back(self, session: Session) -> None:
+        """A session came back, and in one of its parts another was begun under its name: it returns to the bin."""
+        self.ask(
+            lambda part: part.recycle([_move(session)] if not part.taken([session.id]) else [], now=self.tenant.now())
+        )
+        purge_at = self.tenant.now() + BIN
+        self._transition(session, State.RECYCLED, "another was begun under its name", purge_at=purge_at)
+
+    def _transition(self, session: Session, target: State, reason: str, **more: Any) -> Outcome:
+        move = Move(session.id, session.version, session.state, target, reason, Cause.RESTORE, **more)
+        ((outcome,),) = self.tenant.history.transition_all([(session.subject, [move])], now=self.tenant.now())
+        return outcome
+
+
+@contextmanager
+def _log_trouble(what: str) -> Iterator[None]:
+    """Where a part is away, or the store cannot be written, the next sweep tries again."""
+    try:
+        yield
+    except StorageError as problem:
+        _log.warning("%s: %s", what, problem)
+
+
+def _scope(session: Session) -> Scope:
+    return Scope(session.subject.tenant, session.subject.user_id, session.agent_id, session.session_id)
+
+
+def _move(session: Session) -> PartMove:
+    """How a part follows a session into the bin: with all that was not active after the session was."""
+    held = PartSession(session.session_id or "", session.subject.user_id, session.agent_id, session.updated_at)
+    return PartMove(session.id, held, session.updated_at)
+
+
+def _describe(registration: PartRegistration) -> PartResult:
+    return {
+        "name": registration.name,
+        "kind": registration.kind,
+        "url": registration.url,
+        "options": registration.options,
+        "unowned_as": registration.unowned_as,
+    }

@@ -1,24 +1,26 @@
-"""Conversations as people know them: listed, read, removed; and what other parts keep for a session."""
+"""Conversations as people know them: listed, read, removed and summarized."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, cast
 
 from holdfast.core import errors
 from holdfast.core.errors import quote
-from holdfast.core.records import Cause, Message, Outcome, Scope, State, Subject
+from holdfast.core.records import HISTORY, Cause, Message, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
 from holdfast.lifecycle.bulk_delete import recycle_move
+from holdfast.lifecycle.explanation import Links, explain_session
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.stores import Tenant
 from holdfast.recall.summaries import open_summarizer
-from holdfast.results import MessageResult, SessionResult
+from holdfast.results import ExplainResult, MessageResult, SessionResult
 
 #: A summary that has grown over so many characters is cut down to so many.
 FULL: Final = 1_200
@@ -31,52 +33,11 @@ _WORDS: Final = "Also: "
 _TRIES: Final = 16
 
 
-class Belonging(Protocol):
-    """What another part of Holdfast keeps for sessions, under their ids.
-
-    It may be shown only while its session can be found (``Sessions.find``), is written under the id that
-    ``Sessions.touch`` gives, and is erased when its session is deleted for good.
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called, such as ``checkpoints``."""
-
-    def count(self, subject: Subject, item_id: str) -> int:
-        """How many things it keeps for a session."""
-
-    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
-        """Remove things of a session for good, some at a time; how many are left. Asking again does no harm."""
-
-
-class Belongings:
-    """The parts that keep something for sessions."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, Belonging] = {}
-
-    def add(self, part: Belonging) -> None:
-        """Let a part's things live and go with their sessions."""
-        if self._parts.setdefault(part.name, part) is not part:
-            raise errors.ConflictError(
-                f"something called {part.name!r} belongs to sessions already; give it another name"
-            )
-
-    def count(self, subject: Subject, item_id: str) -> dict[str, int]:
-        """How many things each part keeps for a session."""
-        return {name: part.count(subject, item_id) for name, part in self._parts.items()}
-
-    def erase(self, subject: Subject, item_id: str, *, limit: int) -> int:
-        """Remove a session's things from every part, some at a time; how many are left."""
-        return sum(part.erase(subject, item_id, limit=limit) for part in self._parts.values())
-
-
 @dataclass(eq=False, repr=False)
 class Sessions:
     """``holdfast.sessions``: conversations, kept beside the short-term window."""
 
     tenant: Tenant
-    belongings: Belongings = field(default_factory=Belongings)
 
     def history(
         self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None, limit: int | None = None
@@ -90,18 +51,20 @@ class Sessions:
         return [message_to_dict(message) for message in found]
 
     def remove(self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None) -> int:
-        """Send a session to the recycle bin, with its short-term window gone for good; how many messages it had."""
-        now = self.tenant.now()
+        """Send a session to the recycle bin, with what belongs to it elsewhere, and its short-term window gone for
+        good; how many messages it had.
+        """
+        now, parts = self.tenant.now(), SessionParts(self.tenant)
+        check_id(agent_id, "agent_id")
+        parts.refresh(agent_id=agent_id, session_id=session_id or "")
         scope = self._whose(agent_id, session_id, user_id, now)
         for _ in range(_TRIES):
             session = None if scope is None else self.tenant.history.find(scope, now=now)
             if scope is None or session is None:
-                raise errors.NotFoundError(
-                    f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
-                )
+                raise _unknown(agent_id, session_id)
             move = recycle_move(session, "removed by the user", Cause.USER, now)
             ((outcome,),) = self.tenant.history.transition_all([(session.subject, [move])], now=now)
-            if outcome is Outcome.DONE:
+            if outcome is Outcome.DONE and parts.follow_session(session.subject, session.id) is Outcome.DONE:
                 return session.messages
             if outcome is Outcome.HELD:
                 raise errors.HeldError(
@@ -110,13 +73,27 @@ class Sessions:
                 )
         raise errors.StaleError(f"session {session_id!r} with agent {agent_id!r} keeps changing; try again")
 
+    def explain(self, agent_id: str, session_id: str | None = None, *, user_id: str | None = None) -> ExplainResult:
+        """Which rules a session lives under, with all that belongs to it; what happens to it next and when, and what
+        protects it.
+        """
+        now, tenant = self.tenant.now(), self.tenant
+        check_id(agent_id, "agent_id")
+        SessionParts(tenant).refresh(agent_id=agent_id, session_id=session_id or "")
+        scope = self._whose(agent_id, session_id, user_id, now)
+        session = None if scope is None else tenant.history.find(scope, now=now)
+        if scope is None or session is None:
+            raise _unknown(agent_id, session_id)
+        hold = tenant.history.hold_on(session.subject, session.id)
+        links = Links(tenant.audit.of_item(session.subject, session.id), [], None)
+        life = tenant.rules.life(HISTORY, scope, session.id)
+        return cast("ExplainResult", explain_session(session, life, [] if hold is None else [hold], links, now))
+
     def list(self, user_id: str, agent_id: str | None = None) -> list[SessionResult]:
         """The sessions of a user, the latest active first."""
         agent = None if agent_id is None else check_id(agent_id, "agent_id")
         subject = Subject.check(self.tenant.name, user_id)
         return [_describe(session) for session in self.tenant.history.sessions(subject, agent, now=self.tenant.now())]
-
-    # --- for the parts that keep something for sessions --------------------------------------------------------------
 
     def find(self, scope: Scope) -> Session | None:
         """The session of a scope; ``None`` if it is not to be seen, and nothing that belongs to it either."""
@@ -135,8 +112,8 @@ class Sessions:
             raise errors.ConflictError(
                 f"session {item_id} is {session.state}, not being deleted; claim it before erasing it"
             )
-        left = self.belongings.erase(subject, item_id, limit=limit)
-        return left or self.tenant.history.erase(subject, item_id, limit=limit, lease=lease)
+        SessionParts(self.tenant).purge(session)
+        return self.tenant.history.erase(subject, item_id, limit=limit, lease=lease)
 
     def _whose(self, agent_id: str, session_id: str | None, user_id: str | None, now: int) -> Scope | None:
         """The scope that is meant; ``None`` if nobody has such a session."""
@@ -150,6 +127,12 @@ class Sessions:
                 needs=("user_id",),
             )
         return Scope(self.tenant.name, users[0], agent_id, session_id) if users else None
+
+
+def _unknown(agent_id: str, session_id: str | None) -> errors.NotFoundError:
+    return errors.NotFoundError(
+        f"agent {agent_id!r} has no session {session_id!r}; see holdfast.sessions.list(user_id)"
+    )
 
 
 def _describe(session: Session) -> SessionResult:

@@ -17,10 +17,12 @@ from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.registry import AGENT
 from holdfast.lifecycle.schedule.leadership import Leadership
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.memory.working import WorkingStore
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.registry import Registered, removed_agent
+from holdfast.ports.session_parts import PartRegistration, SessionPart
 from holdfast.ports.stores import Stores, Tenant
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Exports
@@ -89,6 +91,8 @@ class Services(Stores):
     clock: Clock
     erase: Callable[[Subject], Erasure]
     """Erases a subject for good, in every place."""
+    open_part: Callable[[PartRegistration, str | None], SessionPart]
+    """Opens what belongs to sessions and lies elsewhere."""
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
@@ -110,13 +114,13 @@ class Services(Stores):
     def exports(self) -> Exports:
         """Gathers what is held on people."""
         stores = (self.reader, self.records, self.versions, self.short_term, self.schemas, self.rules, self.holds)
-        sources = Sources(*stores, self.archives, self.working.of_user)
+        sources = Sources(*stores, self.archives, self.working.of_user, lambda name: SessionParts(self.tenant(name)))
         return Exports(sources, self.now)
 
     def tenant(self, name: str) -> Tenant:
         """What the services of a tenant work with."""
         stores = {store.name: getattr(self, store.name) for store in fields(Stores)}
-        return Tenant(**stores, name=name, now=self.now, new_id=self.new_id)
+        return Tenant(**stores, name=name, now=self.now, new_id=self.new_id, open_part=self.open_part)
 
     def pseudonym(self, subject: Subject) -> str:
         """What logs call a subject."""

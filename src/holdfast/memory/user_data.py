@@ -9,6 +9,7 @@ from holdfast.core.decisions import Decision
 from holdfast.core.errors import InvalidKindError, LeaseLostError
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope, State, Subject, kind_of
 from holdfast.lifecycle.bulk_delete import Cleared, clear_conversations, counted
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.records import clear_kind
@@ -84,7 +85,11 @@ class UserData:
         if kind.name is MemoryType.WORKING:
             return Cleared(self._services.working.clear_user(subject), 0)
         if kind.name is MemoryType.SHORT_TERM:
-            return clear_conversations(self._services.history, subject, now=self._services.now())
+            parts = SessionParts(self._services.tenant(subject.tenant))
+            parts.refresh(user_id=subject.user_id)
+            cleared = clear_conversations(self._services.history, subject, now=self._services.now())
+            parts.follow()
+            return cleared
         return clear_kind(self._services, subject, kind.name)
 
 

@@ -33,6 +33,10 @@ class Session(NamedTuple):
     summary: str
     number: int = 0
     """Its number in the store."""
+    part_state: str | None = None
+    """The state that parts have followed it to; ``None``: they hold nothing for it."""
+    part_size: int = 0
+    """How many bytes of its size are theirs."""
 
 
 class Turn(NamedTuple):
@@ -176,7 +180,49 @@ class SessionMover(Protocol):
         """Remove messages of a session that is being deleted, some at a time; how many are left."""
 
 
-class History(MessageStore, SessionStore, MessageBin, SummaryStore, SessionMover, Protocol):
+class PartActivity(NamedTuple):
+    """What parts hold for a session, as the store notes it."""
+
+    scope: Scope
+    active_at: int
+    size: int
+    """In bytes."""
+
+
+class FollowedStore(Protocol):
+    """Sessions for which parts hold something (``ports/session_parts.py``), and how far those have followed them."""
+
+    def unnoted(self, found: Sequence[tuple[Scope, int]], *, begin: bool) -> list[int]:
+        """The places in this list of sessions that are to be noted: those that are there and were not known to be
+        active at that moment, or to have parts; and, if others are to ``begin``, those that are not there.
+        """
+
+    def note_parts(self, found: Sequence[PartActivity], *, begin: bool) -> None:
+        """Let sessions be at least as active as what parts hold for them, and of its size. One that is not there is
+        begun as of that moment, or left out.
+        """
+
+    def behind(self, tenant: str, *, after: int = 0, limit: int) -> list[Session]:
+        """Some of the sessions whose parts have not followed them to the state that they are in, by their numbers.
+        What is being deleted is not among them.
+        """
+
+    def count_behind(self) -> int:
+        """How many those are, in all tenants."""
+
+    def note_followed(self, sessions: Sequence[Session], state: State | None) -> None:
+        """Note that parts have followed sessions to a state, if they are in it still; ``None``: that parts hold nothing
+        for them any more.
+        """
+
+    def unknown(self, item_ids: Sequence[str]) -> set[str]:
+        """Those of these ids under which there is no session, of whomever. Costs what is stored; nothing, for none."""
+
+    def follow_anew(self) -> None:
+        """Let parts follow every session for which they hold something once more, whatever they have done."""
+
+
+class History(MessageStore, SessionStore, MessageBin, SummaryStore, SessionMover, FollowedStore, Protocol):
     """Conversations, kept durably: a session of each name, and those before it in the recycle bin.
 
     A session whose time is over is not to be seen from that instant on, and neither are those of a removed agent. The

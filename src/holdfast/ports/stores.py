@@ -13,7 +13,7 @@ from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore, VersionStore
-from holdfast.ports.session_parts import PartStore
+from holdfast.ports.session_parts import PartRegistration, PartStore, SessionPart
 from holdfast.ports.subjects import SubjectReader, SubjectStore
 
 T = TypeVar("T")
@@ -50,11 +50,15 @@ class Stores:
 
 @dataclass(frozen=True)
 class Tenant(Stores):
-    """One tenant of an open store, for the services that work for it: the stores, its name, the clock, and new ids."""
+    """One tenant of an open store, for the services that work for it: the stores, its name, the clock, new ids,
+    and parts.
+    """
 
     name: str
     now: Callable[[], int]
     new_id: Callable[[int], str]
+    open_part: Callable[[PartRegistration, str | None], SessionPart]
+    """What belongs to sessions and lies elsewhere, ready to be used; with the URL that it lies at, if that is known."""
 
 
 def read_pages(read: Callable[..., tuple[list[T], Any]], limit: int) -> Iterator[list[T]]:

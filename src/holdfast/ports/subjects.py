@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.audit import AuditEntry
@@ -180,9 +181,11 @@ class NameEraser(Protocol):
         now: int,
         begin: Callable[[str], None],
         defer: Callable[[str], None] = lambda _alias: None,
+        beside: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[Tombstone | None, Found]:
         """Take a subject's name away, with all that is found by it: from that instant nobody finds anything of it, and
-        a user who comes back under the name begins anew. ``None``, if there is no such subject.
+        a user who comes back under the name begins anew. ``None``, if there is no such subject. ``beside`` is how much
+        there is of it elsewhere, which is on the record with the rest.
 
         ``HeldError`` (audited), changing nothing, while a hold stands that names the user or covers anything of theirs.
         ``begin`` is called with the pseudonym once that is settled, before anything is changed, while nobody can add a
@@ -191,6 +194,9 @@ class NameEraser(Protocol):
         pseudonym only. It is audited once that a hold keeps it; with ``even_held``, holds are those of
         an old copy, and keep nothing.
         """
+
+    def make_known(self, subject: Subject) -> None:
+        """Let there be such a subject, so that its erasure can be gone on with."""
 
     def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from holdfast.core import errors
 from holdfast.core.packs import pack_folder
 from holdfast.core.records import MemoryType, Subject
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import Found, SubjectStore, Tombstone
@@ -44,6 +45,11 @@ _PROGRESS: Final = {
     None: "It is not known whether the erasure has begun. If it has, it is carried out when the store is next opened "
     "or swept; erase again to be sure",
 }
+
+
+def _place(part: str) -> str:
+    """What a place is called that is a part of sessions."""
+    return f"part {part}"
 
 
 class PlaceCount(NamedTuple):
@@ -102,7 +108,8 @@ class _Tally:
         try:
             yield
         except (errors.ObjectStoreError, errors.StoreAwayError) as problem:
-            self.waiting_for.append(str(problem))
+            if str(problem) not in self.waiting_for:
+                self.waiting_for.append(str(problem))
 
 
 class Beside(NamedTuple):
@@ -112,6 +119,8 @@ class Beside(NamedTuple):
     """Removes what this process has in memory of a subject; how much of what that was."""
     short_term: ShortTermStore | None = None
     """Short-term memory, where it is not in the store."""
+    parts: Callable[[str], SessionParts] | None = None
+    """What belongs to a tenant's sessions and lies elsewhere."""
 
 
 @dataclass(eq=False)
@@ -128,7 +137,7 @@ class Eraser:
 
     def __post_init__(self) -> None:
         self._keyring, _, self._ledger = self._state
-        self._forget, self._short_term = self._beside
+        self._forget, self._short_term, self._parts = self._beside
 
     def erase(self, subject: Subject, prepare: Callable[[], None] = lambda: None) -> Erasure:
         """Erase a subject in every place. ``HeldError``, audited, while a hold covers anything of it.
@@ -141,8 +150,11 @@ class Eraser:
         with self._explain_progress(begun):
             prepare()
             try:
-                begin = partial(self._begin, begun, now)
-                tombstone, found = self._subjects.detach(subject, now=now, begin=begin, defer=self._ledger.defer)
+                begin, defer = partial(self._begin, begun, now), self._ledger.defer
+                beside: dict[str, int] = {}
+                with suppress(errors.StoreAwayError):  # it is counted when it is back
+                    beside = self._count_parts(subject)
+                tombstone, found = self._subjects.detach(subject, now=now, begin=begin, defer=defer, beside=beside)
             except errors.HeldError as problem:
                 if any(name == subject for _, name in self._subjects.having(self._ledger.list_deferred())):
                     raise errors.HeldError(f"{problem}. Its erasure had begun before, and goes on after it") from None
@@ -274,14 +286,19 @@ class Eraser:
 
     def _finish(self, tombstone: Tombstone, found: Found) -> Erasure:
         """Do what is left to do, and look again."""
-        tally = _Tally()
-        entry = None
+        tally, entry, subject = _Tally(), None, tombstone.subject
+        is_cleared = subject is None or not self._has_parts(subject)
         with tally.note_errors():
             entry = self._ledger.begin(tombstone.alias, at=self._now())  # the entry that is there, unless it was lost
-            self._ledger.carry_out(entry)
+            is_cleared = is_cleared or self._ledger.is_cleared(tombstone.alias)
+            self._ledger.carry_out(entry, is_cleared=is_cleared)
+        parts = None if is_cleared else subject
         with tally.note_errors():
-            if tombstone.subject is not None:  # before the name is forgotten
-                self._end_by_name(tombstone.subject, tally)
+            if subject is not None:  # before the name is forgotten
+                self._end_by_name(subject, tally)
+        with tally.note_errors():
+            self._erase_parts(parts, tally, found)
+            if is_cleared:
                 self._subjects.forget_name(tombstone)
         with tally.note_errors():
             self._remove_objects(tombstone, tally)
@@ -293,7 +310,11 @@ class Eraser:
         if not self._subjects.scrub():
             tally.waiting_for.append(f"{_READER}; it is finished when that reader closes")
         with tally.note_errors():
-            self._look_again(tombstone, found, tally)
+            self._look_again(tombstone, found, tally, parts)
+        with tally.note_errors():
+            if parts is not None and entry is not None and not tally.waiting_for:
+                self._ledger.carry_out(entry)
+                self._subjects.forget_name(tombstone)
         erasure = self._result(tombstone.alias, found, tally, entry)
         if erasure.pending:
             return erasure
@@ -309,6 +330,23 @@ class Eraser:
         if self._short_term is not None:
             tally.add(SESSIONS, self._short_term.end_user(subject.tenant, subject.user_id))
 
+    def _has_parts(self, subject: Subject) -> bool:
+        return self._parts is not None and bool(self._parts(subject.tenant).list())
+
+    def _count_parts(self, subject: Subject | None) -> dict[str, int]:
+        """How much parts of sessions hold of a subject, by what the places are called."""
+        if subject is None or self._parts is None:
+            return {}
+        counts = self._parts(subject.tenant).ask(lambda part: part.count(subject.user_id))
+        return {_place(name): count for name, count in counts.items()}
+
+    def _erase_parts(self, subject: Subject | None, tally: _Tally, found: Found) -> None:
+        """Remove what parts of sessions hold; what was counted with the rows is not counted again."""
+        if subject is None or self._parts is None:
+            return
+        for name, count in self._parts(subject.tenant).ask(lambda part: part.erase(subject.user_id)).items():
+            tally.add(_place(name), 0 if _place(name) in found.rows else count)
+
     def _remove_objects(self, tombstone: Tombstone, tally: _Tally) -> None:
         noted = self._subjects.objects(tombstone)
         names = sorted({*noted, *self._objects().names(pack_folder(tombstone.alias))})
@@ -317,11 +355,12 @@ class Eraser:
         tally.add(OBJECTS, len(names))
         self._subjects.forget_objects(tombstone)
 
-    def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally) -> None:
+    def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally, parts: Subject | None) -> None:
         """Look again in every place, and for the key."""
-        left = self._subjects.left(tombstone)
-        for name, count in found.rows.items():
-            tally.add(name, count, left.get(name, 0))
+        beside = self._count_parts(parts)
+        left = self._subjects.left(tombstone) | beside
+        for name in {**found.rows, **beside}:
+            tally.add(name, found.rows.get(name, 0), left.get(name, 0))
         still = sum(1 for _ in self._objects().names(pack_folder(tombstone.alias)))
         tally.add(OBJECTS, 0, still)
         tally.add(KEY, 0, int(self._keyring.has(tombstone.alias)))
@@ -348,6 +387,7 @@ class Eraser:
         """The result for a user of whom nothing was ever kept. Something may still name them, or be in memory."""
         tally = _Tally()
         self._end_by_name(subject, tally)
+        self._erase_parts(subject, tally, found)
         for name, count in found.rows.items():
             tally.add(name, count)
         if any(map(tally.found, tally.places)) and not self._subjects.scrub():

@@ -27,6 +27,7 @@ from holdfast.privacy.keys.signatures import SigningKeys
 FOLDER: Final = "ledger/"
 DEFERRED: Final = "deferred/"
 _DONE: Final = b"done"
+_CLEARED: Final = b"cleared"
 _NAME: Final = re.compile(r"ledger/(\d{12})\.json")
 _GENESIS: Final = "0" * 64
 _TRIES: Final = 1_000
@@ -83,9 +84,18 @@ class Ledger:
         mark = self._read_mark(key)
         return None if mark is None or self._find(_deferral(key)) is not None else self._read(int(mark[0]))
 
-    def carry_out(self, entry: Erased) -> None:
-        """Write that the name was removed: from here on no hold, of whatever copy of the store, keeps anything."""
-        self._objects.put(_mark(entry.key), b"%d %b\n" % (entry.no, _DONE))
+    def carry_out(self, entry: Erased, *, is_cleared: bool = True) -> None:
+        """Write that the name was removed: from here on no hold, of whatever copy of the store, keeps anything.
+
+        ``is_cleared``: nothing is left in parts of sessions either. What is there later was written by someone who came
+        back, and does not go with an old copy of the store.
+        """
+        words = (b"%d" % entry.no, _DONE, *([_CLEARED] if is_cleared else []))
+        self._objects.put(_mark(entry.key), b" ".join(words) + b"\n")
+
+    def is_cleared(self, key: str) -> bool:
+        """Whether nothing was left in parts of sessions."""
+        return _CLEARED in (self._read_mark(key) or [])
 
     def is_carried_out(self, key: str) -> bool:
         """Whether the name of the user of a key was removed. The key is not destroyed before."""

@@ -18,6 +18,7 @@ from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.schedule import take_back
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent, Progress, SweepOrder, find_waiting
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, digest_moment, join_waiting
 from holdfast.lifecycle.sweeping.sweep import Sweeper
@@ -57,10 +58,11 @@ class Maintenance:
         return self.sweeper.tenant
 
     def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
-        """What a sweep would do, now or at a moment to come. Changes nothing."""
+        """What a sweep would do, now or at a moment to come. Changes nothing, but notes what belongs to sessions."""
         now = self.tenant.now()
         due_at = now if at is None else moment(at, what="at")
         belief = Belief(now, now) if confirm else self.trust.look(now)
+        SessionParts(self.tenant).refresh_due(due_at, EVERYTHING.takes)
         plan = self.sweeper.plan(SweepOrder(due_at, belief.until(due_at), confirm=confirm))
         return replace(plan, waiting=find_waiting(self.tenant, due_at, belief))
 
@@ -116,6 +118,7 @@ class Maintenance:
             Policies(self.tenant).finish()
             Registry(self.tenant).finish_unfinished(order.lease(), "restore")  # before the bin is emptied
             self.finish_erasures()
+        SessionParts(self.tenant).refresh_due(order.at, order.extent.takes)
         report = self.sweeper.apply(order, digest)
         if left := self.sweeper.purge(order):
             order.progress(sum(line.records for line in left))
@@ -132,6 +135,7 @@ class Maintenance:
 
     def _tidy(self, upto: int) -> None:
         """What goes with a sweep and takes nothing that could be seen up to a moment."""
+        SessionParts(self.tenant).try_to_follow(upto)
         try:
             while self.tenant.short_term.end_expired(upto, _SOME) == _SOME:
                 pass

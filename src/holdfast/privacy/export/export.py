@@ -50,6 +50,8 @@ CONSISTENCY: Final = (
     "Everything that was held from the beginning of the export to its end is in it exactly once. Each thing is as it "
     "was at one moment of that time, not all things at the same moment."
 )
+#: Parts that have a file for each thing, and what the lines after its first are called.
+_NESTED: Final = {"conversations": "messages", "threads": "rows"}
 #: Progress is shown every so many lines.
 _STRIDE: Final = 100
 _CHUNK: Final = 1 << 16
@@ -122,12 +124,12 @@ class Exports:
 
 
 def _list_lines(part: Part, person: Person, progress: Progress) -> Iterator[Line]:
-    """The lines of a part; a conversation has its messages in it."""
+    """The lines of a part; a conversation has its messages in it, and a thread its rows."""
     for file in part.files(person):
-        if part.name == "conversations":
-            head, *messages = file.lines
-            yield {**head, "messages": messages}
-            progress(1 + len(messages))
+        if part.name in _NESTED:
+            head, *lines = file.lines
+            yield {**head, _NESTED[part.name]: lines}
+            progress(1 + len(lines))
         else:
             for line in file.lines:
                 yield line
@@ -251,7 +253,7 @@ class ExportWriter:
         written = [self._write_file(file, progress) for file in part.files(self.person)]
         if not sum(written):
             self._page.write(b"<p>Nothing.</p>\n")
-        return len(written) if part.name == "conversations" else sum(written)
+        return len(written) if part.name in _NESTED else sum(written)
 
     def _write_file(self, file: File, progress: Progress) -> int:
         is_list, count = file.name.endswith(".json"), 0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from importlib import resources
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ from holdfast.core.values import iso
 from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import Session, WindowStore
 from holdfast.ports.records import RecordReader, SchemaStore
 from holdfast.ports.rules import HoldStore, RuleStore, VersionStore
@@ -125,6 +127,8 @@ class Sources:
     archives: Archives
     working: Callable[[Subject], Sequence[tuple[Scope, Sequence[Message]]]]
     """The working memory of this process, by subject."""
+    parts: Callable[[str], SessionParts]
+    """What belongs to a tenant's sessions and lies elsewhere."""
 
 
 class File(NamedTuple):
@@ -283,6 +287,14 @@ def _conversation(person: Person, head: Line) -> Iterator[Line]:
         yield describe("message", kept)
 
 
+def read_threads(person: Person) -> Iterator[File]:
+    """A file for each session of which something lies elsewhere: the session, then its rows there."""
+    found = person.sources.parts(person.tenant).export(person.user_id)
+    for number, (part, session, rows) in enumerate(found, 1):
+        lines = (describe("thread_row", values=dict(row)) for row in rows)
+        yield File(f"threads/{number:06}.jsonl", chain([describe("thread", session, part=part)], lines))
+
+
 # --- what is known of them ----------------------------------------------------------------------------------------
 
 
@@ -368,6 +380,7 @@ PARTS: Final = (
     Part("working", "Working memory", read_working, "memories/working.jsonl"),
     Part("short_term", "Short-term memory", read_short_term, "short_term.jsonl"),
     Part("conversations", "Conversations", read_conversations),
+    Part("threads", "What belongs to sessions elsewhere", read_threads),
     Part("facts", "Facts", read_facts, "facts.jsonl"),
     Part("collections", "Collections of documents", read_collections, "collections.json"),
     Part("quotas", "Quotas", read_quotas, "quotas.json"),

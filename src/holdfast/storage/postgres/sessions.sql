@@ -7,6 +7,16 @@ WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AN
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent' AND registry.id = $2
                   AND registry.state <> 'active')
 
+-- name: unnoted
+SELECT (asked.place - 1)::bigint AS place
+FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS asked (value, place)
+LEFT JOIN subjects ON subjects.subject = asked.value ->> 0
+LEFT JOIN sessions
+  ON sessions.subject = subjects.no AND agent_id = asked.value ->> 1 AND session_id = asked.value ->> 2
+ AND state = 'active' AND aside = 0
+WHERE CASE WHEN sessions.no IS NULL THEN $2::boolean
+           ELSE part_state IS NULL OR updated_at < (asked.value ->> 3)::bigint END
+
 -- name: end_session
 DELETE FROM sessions
 WHERE subject = $2 AND no = $1 AND NOT EXISTS (SELECT 1 FROM history WHERE subject = $2 AND key BETWEEN $3 AND $4)

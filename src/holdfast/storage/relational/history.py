@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
@@ -269,6 +270,48 @@ class SqlHistory(SqlStore):
                         purged += len(gone)
                         size += sum(gone)
         return purged, size
+
+    # --- what parts hold for conversations -------------------------------------------------------------------------
+
+    def unnoted(self, found: Sequence[tuple[Scope, int]], *, begin: bool) -> list[int]:
+        asked = [[scope.subject, *sessions.name_of(scope), active_at] for scope, active_at in found]
+        return self._database.ask(int, "sessions.unnoted", (to_json(asked), begin))
+
+    def note_parts(self, found: Sequence[ports.PartActivity], *, begin: bool) -> None:
+        theirs: dict[Subject, list[ports.PartActivity]] = defaultdict(list)
+        for one in found:
+            theirs[one.scope.subject].append(one)
+        for group in self._database.groups(list(theirs.items())):
+            with self._database.write() as tx:
+                for subject, mine in group:
+                    number = tx.number_for(subject) if begin else tx.number_of(subject)
+                    for one in mine if number is not None else ():
+                        if begin:
+                            sessions.begin_for_parts(tx, self._profiles, one.scope, one.active_at)
+                        tx.run("sessions.note_parts", (number, *sessions.name_of(one.scope), one.active_at, one.size))
+
+    def behind(self, tenant: str, *, after: int = 0, limit: int) -> list[Session]:
+        return self._database.ask(Session, "sessions.behind", (after, tenant, limit))
+
+    def count_behind(self) -> int:
+        return self._database.ask(int, "sessions.count_behind")[0]
+
+    def note_followed(self, followed: Sequence[Session], state: State | None) -> None:
+        ordered = sorted(followed, key=lambda session: session.subject)
+        theirs = [(subject, list(mine)) for subject, mine in groupby(ordered, key=lambda session: session.subject)]
+        for group in self._database.groups(theirs):
+            with self._database.write() as tx:
+                for subject, mine in group:
+                    number = tx.number_of(subject)
+                    rows = ((number, session.number, state, session.state) for session in mine)
+                    tx.run_many("sessions.note_followed", rows)
+
+    def unknown(self, item_ids: Sequence[str]) -> set[str]:
+        known = self._database.ask(str, "sessions.known", (to_json(list(item_ids)),)) if item_ids else []
+        return set(item_ids).difference(known)
+
+    def follow_anew(self) -> None:
+        self._change("sessions.follow_anew")
 
     # --- whole conversations -------------------------------------------------------------------------------------
 

@@ -252,6 +252,18 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
     return session
 
 
+def begin_for_parts(tx: Transaction, profiles: Profiles, scope: Scope, active_at: int) -> None:
+    """Begin a session for what parts hold, as of the time when that was last active, unless there is one. That of an
+    agent that was removed is to follow it.
+    """
+    subject = tx.number_for(scope.subject)
+    if find_active(tx, subject, scope.agent_id, scope.session_id) is None:
+        profile = profiles.find(tx, HISTORY, scope)
+        tx.run("sessions.new_session", (subject, *name_of(scope), uuid.uuid4().hex, profile, active_at))
+        if removed_until(tx, scope.tenant, scope.agent_id) is not None:
+            tx.run("registry.go_on_removing", (scope.tenant, scope.agent_id))
+
+
 def continue_session(
     tx: Transaction, profiles: Profiles, subject: int, scope: Scope, *, now: int, begun: int
 ) -> OpenSession:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, AuditEntry, Event
@@ -207,6 +208,7 @@ class SqlSubjects(SqlStore):
         now: int,
         begin: Callable[[str], None],
         defer: Callable[[str], None] = lambda _alias: None,
+        beside: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[ports.Tombstone | None, ports.Found]:
         with self._database.govern(subject.tenant) as tx:
             number = tx.number_of(subject)
@@ -224,8 +226,12 @@ class SqlSubjects(SqlStore):
             else:
                 begin(known)
                 _leave_mark(tx, subject)
-                return _detach(tx, subject, number, known, now=now, even_standing=even_held)
+                return _detach(tx, subject, number, known, now=now, even_standing=even_held, beside=beside)
         raise _refusal(subject, hold)
+
+    def make_known(self, subject: Subject) -> None:
+        with self._database.write(subject) as tx:
+            tx.number_for(subject)
 
     def check(self, subject: Subject) -> None:
         with self._database.read() as tx:
@@ -299,12 +305,19 @@ class SqlSubjects(SqlStore):
 
 
 def _detach(
-    tx: Transaction, subject: Subject, number: int, alias: str, *, now: int, even_standing: bool
+    tx: Transaction,
+    subject: Subject,
+    number: int,
+    alias: str,
+    *,
+    now: int,
+    even_standing: bool,
+    beside: Mapping[str, int],
 ) -> tuple[ports.Tombstone, ports.Found]:
     """Take a subject's name away, and everything that is found by the name."""
     counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, "subjects.kinds", (number,))]
     kinds = {kind: row.records for kind, row in counted}
-    rows = _rows(tx, number)
+    rows = _rows(tx, number) | dict(beside)
     rows |= _remove_named(tx, subject, number, even_standing=even_standing)
     tenant = tx.number_for(Subject(subject.tenant))
     moves = [(kind, State.RECYCLED, row.live) for kind, row in counted]  # out of sight now, and gone

@@ -7,6 +7,14 @@ WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND state = 'active' AN
   AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent' AND registry.id = ?2
                   AND registry.state <> 'active')
 
+-- name: unnoted
+SELECT asked.key AS place FROM json_each(?1) AS asked
+LEFT JOIN subjects ON subjects.subject = asked.value ->> 0
+LEFT JOIN sessions INDEXED BY sessions_active
+  ON sessions.subject = subjects.no AND agent_id = asked.value ->> 1 AND session_id = asked.value ->> 2
+ AND state = 'active' AND aside = 0
+WHERE CASE WHEN sessions.no IS NULL THEN ?2 ELSE part_state IS NULL OR updated_at < asked.value ->> 3 END
+
 -- name: end_session
 DELETE FROM sessions
 WHERE no = ?1 AND subject = ?2 AND NOT EXISTS (SELECT 1 FROM history WHERE key BETWEEN ?3 AND ?4)

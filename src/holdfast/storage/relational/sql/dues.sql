@@ -114,7 +114,7 @@ WHERE state IN ('recycled', 'deleting') AND state = 'recycled'
 ORDER BY purge_at, id LIMIT $3
 
 -- name: tenants
-SELECT DISTINCT tenant FROM profiles ORDER BY tenant
+SELECT tenant FROM profiles UNION SELECT tenant FROM parts ORDER BY tenant
 
 -- name: expired
 SELECT count(*) FROM profiles JOIN records INDEXED BY records_due ON records.profile = profiles.no

@@ -36,6 +36,10 @@ UPDATE registry SET state = 'active', version = version + 1, moved_at = $1, reas
                     unfinished = 'restore'
 WHERE tenant = $2 AND sort = $3 AND id = $4
 
+-- Something of its own has come to light since.
+-- name: go_on_removing
+UPDATE registry SET unfinished = 'remove' WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state = 'recycled'
+
 -- The bundle of what was restored is done with.
 -- name: finish
 UPDATE registry SET unfinished = NULL, bundle = CASE WHEN state = 'active' THEN NULL ELSE bundle END

@@ -57,6 +57,33 @@ WHERE subject = $1 AND no = $6
 -- name: give_up_name
 UPDATE sessions SET aside = no WHERE subject = $1 AND no = $2
 
+-- name: note_parts
+UPDATE sessions SET version = version + 1, updated_at = greatest(updated_at, $4), aged_from = greatest(aged_from, $4),
+                    part_state = coalesce(part_state, 'active'), size = size - part_size + $5, part_size = $5
+WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AND aside = 0
+
+-- name: behind
+SELECT :SESSION
+FROM sessions INDEXED BY sessions_behind JOIN profiles ON profiles.no = sessions.profile
+JOIN subjects ON subjects.no = sessions.subject
+WHERE part_state <> state AND sessions.no > $1 AND state <> 'deleting'
+  AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
+ORDER BY sessions.no LIMIT $3
+
+-- name: count_behind
+SELECT count(*) FROM sessions INDEXED BY sessions_behind WHERE part_state <> state AND state <> 'deleting'
+
+-- name: note_followed
+UPDATE sessions SET part_state = $3, size = CASE WHEN $3::text IS NULL THEN size - part_size ELSE size END,
+                    part_size = CASE WHEN $3::text IS NULL THEN 0 ELSE part_size END
+WHERE subject = $1 AND no = $2 AND state = $4
+
+-- name: known
+SELECT id FROM sessions WHERE id IN LIST($1)
+
+-- name: follow_anew
+UPDATE sessions SET part_state = '' WHERE part_state IS NOT NULL
+
 -- name: sessions
 SELECT :SESSION
 FROM sessions INDEXED BY sessions_active JOIN profiles ON profiles.no = sessions.profile

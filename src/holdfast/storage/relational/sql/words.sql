@@ -17,7 +17,7 @@ CASE WHEN name IS NULL OR records.kind IN (:TEXT_KINDS) THEN text_hash END AS te
 -- name: SESSION
 sessions.id, subjects.subject, agent_id, nullif(session_id, '') AS session_id, state, version, created_at, updated_at,
        aged_from, aged_from + delete_after AS hidden_from, moved_at, reason, purge_at, bundle, messages, size, summary,
-       sessions.no AS number
+       sessions.no AS number, part_state, part_size
 
 -- name: FACTS
 id, records.kind, state, version, aged_from, purge_at, size, pack, agent_id, session_id, source, key
