@@ -37,6 +37,7 @@ THING: Final = {"id": "r1", "source_type": "context", "created_at": "2020-01-01T
 GOOD: Final[dict[str, dict[str, Any]]] = {
     "memory_add": {"content": "Plays the cello"},
     "memory_search": {"query": "peanuts"},
+    "memory_context": {"query": "peanuts"},
     "memory_list": {"limit": 10},
     "memory_get": {"memory_id": ID},
     "memory_update": {"memory_id": ID, "content": "Was changed"},

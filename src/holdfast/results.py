@@ -104,6 +104,26 @@ class GetResult(MemoryResult):
     tool_calls: NotRequired[list[dict[str, Any]]]
 
 
+class LeftOutResult(TypedDict):
+    """A memory that bears on a query and is not in a block for a prompt."""
+
+    memory_id: str
+    memory_type: str
+    reason: str
+
+
+class ContextResult(TypedDict):
+    """One block for a prompt."""
+
+    text: str
+    """Empty, where there is nothing to say."""
+    memories: list[MemoryResult]
+    """Those that are in it, in their order. A line shows the last eight characters of the id of its memory."""
+    tokens: int
+    left_out: list[LeftOutResult]
+    """What bears on the query and is not in it, and why."""
+
+
 class DocumentResult(_Memory):
     """A document of a collection."""
 

@@ -79,6 +79,12 @@ def remember_and_recall(api: Traveller) -> None:
 
     found = api.ask("POST", "/recall", {**WHO, "query": "What does Ann drink?", "explain": True})["items"]
     assert tea in {one["memory_id"] for one in found}
+    every = api.ask("POST", "/recall", {**WHO, "query": "What does Ann drink?", "memory_types": "all"})["items"]
+    assert tea in {one["memory_id"] for one in every}
+    block = api.ask("POST", "/context", {**WHO, "query": "What does Ann drink?", "max_tokens": 60})
+    assert [f"[{one['memory_id'][-8:]} " in block["text"] for one in block["memories"]] == [True]
+    assert 0 < block["tokens"] <= 60
+    assert "does not fit" in block["left_out"][0]["reason"]
     filtered = api.ask("GET", "/memories", **WHO, filters='{"topic": "drinks"}')["items"]
     assert [one["memory_id"] for one in filtered] == [tea]
     assert [one["memory_id"] for one in api.ask("GET", "/memories", **WHO, source="import:crm")["items"]] == [made]

@@ -56,6 +56,24 @@ def test_on_a_terminal_of_any_width_ids_are_whole(shell: Shell, width: int) -> N
     assert sum(memory_id in line for line in lines) == 1
 
 
+def test_search_looks_in_every_kind_unless_kinds_are_named(shell: Shell) -> None:
+    shell.ok("add", "Talks about noodles a lot", "-u", "alice", "--kind", "persona")
+    assert [one["memory_type"] for one in shell.json("search", "noodles", "-u", "alice")] == ["persona"]
+    assert shell.json("search", "noodles", "-u", "alice", "-k", "long_term") == []
+
+
+def test_context_prints_the_block_and_nothing_else(shell: Shell) -> None:
+    shell.ok("add", "Alice\n## eats *noodles* [bold]daily[/bold]", "-u", "alice")
+    block = shell.json("context", "noodles", "-u", "alice")
+    assert shell.ok("context", "noodles", "-u", "alice") == block["text"] + "\n"
+    assert "Alice / ## eats *noodles* [bold]daily[/bold]" in block["text"]
+    (message,) = json.loads(shell.ok("context", "noodles", "-u", "alice", "--format", "messages"))
+    assert message == {"role": "system", "content": block["text"]}
+    assert shell.ok("context", "noodles", "-u", "nobody") == ""
+    assert shell.ok("context", "-u", "alice", "-n", "5") == ""
+    assert shell.error("context", "noodles", "-u", "alice", "--kind", "working")
+
+
 def test_search_says_so_when_nothing_is_found(shell: Shell) -> None:
     assert shell.ok("search", "tea", "-u", "nobody") == "Nothing found.\n"
     assert shell.json("search", "tea", "-u", "nobody") == []

@@ -58,6 +58,7 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "retention_gc_params",
         "memory_add",
         "memory_search",
+        "memory_context",
         "memory_list",
         "memory_get",
         "memory_update",
@@ -385,6 +386,13 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"query": "x", "top_k": 1_001}, "invalid_input"),
         ({"query": "x", "filters": {"a": {"near": 1}}}, "invalid_filter"),
         ({"query": "x", "memory_types": ["dreams"]}, "invalid_kind"),
+    ],
+    "memory_context": [
+        ({"query": " "}, "invalid_content"),
+        ({"max_tokens": 0}, "invalid_input"),
+        ({"format": "yaml"}, "invalid_input"),
+        ({"kinds": ["dreams"]}, "invalid_kind"),
+        ({"kinds": ["working"]}, "invalid_input"),
     ],
     "memory_list": [
         ({"memory_type": "dreams"}, "invalid_kind"),

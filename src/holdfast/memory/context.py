@@ -21,7 +21,7 @@ from holdfast.recall.embedders.static import count_tokens
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import split_record, summary_text
 from holdfast.recall.ranking import FLOOR
-from holdfast.results import MemoryResult
+from holdfast.results import ContextResult, LeftOutResult, MemoryResult
 
 #: A context may have so many tokens.
 MAX_TOKENS: Final = 10_000_000
@@ -61,6 +61,13 @@ class Context:
         if not isinstance(found, list):
             raise InvalidInputError("only a context whose format is 'messages' has messages; ask for that format")
         return found
+
+    def to_dict(self) -> ContextResult:
+        """As JSON has it."""
+        left: list[LeftOutResult] = [
+            {"memory_id": one.memory_id, "memory_type": one.memory_type, "reason": one.reason} for one in self.left_out
+        ]
+        return {"text": self.text, "memories": self.memories, "tokens": self.tokens, "left_out": left}
 
 
 class Wanted(NamedTuple):

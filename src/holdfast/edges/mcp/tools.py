@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from mcp.shared.exceptions import MCPError
@@ -82,7 +83,8 @@ def read_input(operation: Operation, arguments: Mapping[str, Any], gate: Gate, d
         found = [{**one, "loc": ("body", *one["loc"])} for one in problem.errors(include_input=False)]
         before = f"the arguments of {operation.tool or operation.name} are wrong: "
         raise form_error(found, given, operation.inputs, before, skip=1) from None
-    if MemoryType.WORKING in (getattr(asked, "memory_type", None), *(getattr(asked, "memory_types", None) or ())):
+    kinds = [getattr(asked, name, None) or () for name in ("memory_types", "kinds")]
+    if MemoryType.WORKING in (getattr(asked, "memory_type", None), *chain(*kinds)):
         raise InvalidInputError("working memory ends with the process of an agent; a server keeps the other kinds")
     return asked
 

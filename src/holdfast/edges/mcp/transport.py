@@ -27,6 +27,7 @@ from holdfast.core.access import LOCAL
 from holdfast.core.errors import HoldfastError, UnauthenticatedError, quote
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.access.gate import DEFAULT_TENANT, Gate
+from holdfast.edges.mcp.prompts import get_prompt, list_prompts
 from holdfast.edges.mcp.resources import JSON, TEMPLATES, list_resources, read_resource
 from holdfast.edges.mcp.tools import Defaults, call_tool, describe_tool, error_result, protocol_error
 from holdfast.edges.operations.catalog import TOOLS
@@ -60,6 +61,8 @@ def build_server(gate_of: GateOf, *, defaults: Defaults | None = None, keyed: bo
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_resource_templates,
         on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
     )
 
 
@@ -111,6 +114,16 @@ class Handlers:
         uri = str(params.uri)
         text = await _in_thread(lambda: read_resource(uri, self._gate_of(context.request), self._defaults), uri)
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=JSON)])
+
+    async def list_prompts(self, context: _Call, _params: _Page) -> types.ListPromptsResult:
+        """The prompts that the caller may use."""
+        found = await _in_thread(lambda: list_prompts(self._gate_of(context.request)))
+        return types.ListPromptsResult(prompts=found)
+
+    async def get_prompt(self, context: _Call, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """What a prompt says."""
+        given = params.arguments or {}
+        return await _in_thread(lambda: get_prompt(params.name, given, self._gate_of(context.request), self._defaults))
 
 
 async def _in_thread(do: Callable[[], _Answer], uri: str | None = None) -> _Answer:

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from holdfast import results
+from holdfast.core.prompts import Format
 from holdfast.core.records import ALL_KINDS, MemoryType
 from holdfast.core.values import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.edges.operations.models import MEMORY_ID, Id, KindName, Paged, Scoped, example
 from holdfast.edges.operations.operation import MEMORY, READ, WRITE, Brief, Group
 from holdfast.edges.operations.outputs import Answer, ListOf, PageOf
 from holdfast.engine import MemoryManager
+from holdfast.memory.context import MAX_TOKENS
 from holdfast.results import Metadata
 
 memories = Group("memories", "What is remembered: added, found, read, changed, deleted and restored.")
@@ -89,6 +91,19 @@ class Question(Scoped):
     explain: bool = Field(False, description="The parts of each score too.")
 
 
+class ContextQuestion(Scoped):
+    """What a prompt is to be given, of whose memory."""
+
+    model_config = example({**WHO, "query": "What does Ann drink?", "max_tokens": 500})
+
+    query: str | None = Field(None, description="What is asked or to be done; the newest memories, if not given.")
+    max_tokens: int = Field(1_000, ge=1, le=MAX_TOKENS, description="How many tokens the block has at most.")
+    kinds: Kinds = Field(ALL_KINDS, description="Kinds to take from.")
+    format: Annotated[Format, Field(strict=False)] = Field(
+        Format.TEXT, description="text; messages: a JSON list of them; json: an object with a list for each section."
+    )
+
+
 class ListMemories(Scoped, Paged):
     """Which memories to list."""
 
@@ -137,6 +152,13 @@ class BriefMemory(Answer):
     memory_type: MemoryType | None = Field(None, description="Where several kinds were asked for.")
     is_archived: bool | None = Field(None, description="Where it is: then only a summary is left.")
     count: int | None = Field(None, description="How many memories say this, where several do.")
+
+
+class BriefContext(Answer):
+    """A block for a prompt."""
+
+    text: str = Field(description="Empty, where there is nothing to say.")
+    left_out: int | None = Field(None, description="How many memories bear on it and did not fit.")
 
 
 class BriefMemories(Answer):
@@ -200,6 +222,22 @@ def recall(memory: MemoryManager, asked: Question) -> ListOf[results.RetrieveRes
     have no part whose best match is unrelated. Memories whose time is over or that were deleted are never found.
     """
     return {"items": memory.retrieve(**asked.to_arguments())}
+
+
+def _shorten_context(given: dict[str, Any], _asked: ContextQuestion) -> dict[str, Any]:
+    left = len(given["left_out"])
+    return {"text": given["text"], **({"left_out": left} if left else {})}
+
+
+@memories.add("POST /context", READ, MEMORY, tool="memory_context", brief=Brief(BriefContext, _shorten_context))
+def read_context(memory: MemoryManager, asked: ContextQuestion) -> results.ContextResult:
+    """Read one block for a prompt, within a budget: who this agent is, what is known now, episodes, the conversation.
+
+    Use it at the beginning of a task. A line shows the end of the memory's id, since when it is so, and where it is
+    from. What does not depend on the query stands first and stays the same while nothing in it changes. Nothing
+    unrelated is in it, nothing twice, and nothing that has ended.
+    """
+    return memory.context(**asked.to_arguments()).to_dict()
 
 
 @memories.add("GET /memories", READ, MEMORY, tool="memory_list", brief=_BRIEF)

@@ -1,4 +1,4 @@
-"""``holdfast add | list | search | get | update | rehydrate``: memories are added, found, read and changed."""
+"""``holdfast add | list | search | context | get | update | rehydrate``: memories are added, found and changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError
+from holdfast.core.prompts import Format
 from holdfast.core.records import ALL_KINDS, DURABLE, MemoryType
 from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import (
@@ -222,6 +223,34 @@ def search(
     return call.memory.retrieve(
         query, kind or ALL_KINDS, top_k, filters, include_archived=archived or None, explain=explain
     )
+
+
+@command(app, "context", of_memory)
+def context(
+    call: Call,
+    *,
+    query: str | None = None,
+    max_tokens: int = 1_000,
+    kind: list[MemoryType] | None = None,
+    format_: Format = Format.TEXT,
+) -> Any:
+    """Print one block for a prompt: who the agent is, what it knows now, its episodes, the conversation.
+
+    Options:
+        [QUERY]  What is asked or to be done; the newest memories, if not given.
+        --max-tokens -n N  How many tokens it has at most.
+        --kind -k KIND  <kinds>; may be repeated. All of them, if not given.
+        --format FORMAT  text, messages or json.
+
+    Examples:
+        holdfast add "Alice prefers night trains" --user alice
+        holdfast context "a journey to Vienna by train" --user alice
+
+        holdfast context "dinner" -u alice --agent cook --session s1 -n 300 --format messages
+    """
+    _check_kinds(kind or ())
+    block = call.memory.context(query, max_tokens=max_tokens, kinds=kind or ALL_KINDS, format=format_)
+    return Output(block.to_dict(), text=f"{block.text}\n" if block.text else "")
 
 
 def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:
