@@ -202,7 +202,7 @@ def _run(how: str, arguments: list[str]) -> int:
             main()
         else:
             (code,) = arguments
-            exec(compile(code, "script", "exec"), {"__name__": "__main__"})  # noqa: S102 - a script of the tests
+            exec(compile(code, "script", "exec", dont_inherit=True), {"__name__": "__main__"})  # noqa: S102 - a script of the tests
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter ends

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import InvalidScopeError, NotAStoreError, StoreTooNewError
 from holdfast.core.values import DAY, check_id
@@ -19,6 +19,7 @@ from holdfast.integrations.langgraph.databases import Database
 from holdfast.integrations.langgraph.kept_checkpoints import Checkpoint, choose_kept
 from holdfast.ports.session_parts import PartMove, PartSession
 
+T = TypeVar("T")
 #: The newest version of LangGraph's tables in PostgreSQL that this was tried with.
 _NEWEST: Final = 9
 #: What a table of LangGraph must have.
@@ -33,6 +34,8 @@ BIN: Final = "holdfast_bin_"
 _GOAL_SECONDS: Final = 0.08
 _TOGETHER: Final = 25
 _MOST_TOGETHER: Final = 400
+#: So many are noted in one.
+_NOTED: Final = 2_000
 #: Whose agent a thread is that names none.
 AGENT: Final = "langgraph"
 #: The time of a UUID of version 6 counts in tenths of microseconds from 1582-10-15.
@@ -102,6 +105,7 @@ class CheckpointTables:
         self.unowned_as = None if unowned_as is None else check_id(unowned_as, "unowned_as")
         self.fields = {"user_from": database.field(user_from), "agent_from": database.field(agent_from)}
         self.columns: dict[str, list[str]] = {}
+        self._together = _TOGETHER
 
     def prepare(self) -> None:
         """Check that LangGraph's tables are there, and make ours beside them."""
@@ -139,14 +143,17 @@ class CheckpointTables:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def note_changes(self) -> list[Thread]:
-        """Note what has changed since it was last noted; the threads that have, whoever's they are."""
-        with self.database.transaction():
-            changed = [_read_thread(*row) for row in self.database.all("changed", **self.fields)]
-            if changed:
-                self.database.insert("holdfast_threads", Thread._fields, changed)
-            gone = [thread_id for (thread_id,) in self.database.all("gone")]
-            if gone:
-                self.database.run("forget", threads=gone)
+        """Note what has changed since it was last noted; the threads that have, whoever's they are. What changes
+        meanwhile is found the next time.
+        """
+        changed = [_read_thread(*row) for row in self.database.all("changed", **self.fields)]
+        for start in range(0, len(changed), _NOTED):
+            with self.database.transaction():
+                self.database.insert("holdfast_threads", Thread._fields, changed[start : start + _NOTED])
+        gone = [thread_id for (thread_id,) in self.database.all("gone")]
+        for start in range(0, len(gone), _NOTED):
+            with self.database.transaction():
+                self.database.run("forget", threads=gone[start : start + _NOTED])
         return [self.with_owner(thread) for thread in changed]
 
     def with_owner(self, thread: Thread) -> Thread:
@@ -179,7 +186,7 @@ class CheckpointTables:
     def recycle(self, moves: Sequence[PartMove], *, now: int) -> dict[str, int]:
         """Move threads to the bin, each under the id it has there; when those were active that stay because of it."""
         stayed: dict[str, int] = {}
-        for some in batches(list(moves)):
+        for some in self.batches(moves):
             with self.database.transaction():
                 names = sorted({move.session.session_id for move in some})
                 self.database.lock(names)
@@ -214,7 +221,7 @@ class CheckpointTables:
     def restore(self, item_ids: Sequence[str]) -> set[str]:
         """Bring threads back from the bin; the ids of those that stay, because another of the name was begun since."""
         stayed: set[str] = set()
-        for some in batches(list(item_ids)):
+        for some in self.batches(item_ids):
             with self.database.transaction():
                 binned = self.find_binned(some)
                 self.database.lock(sorted({thread.thread_id for thread in binned}))
@@ -249,7 +256,7 @@ class CheckpointTables:
     def purge(self, item_ids: Sequence[str]) -> int:
         """Delete threads from the bin for good, and what a run wrote too late onto them; how many rows they had."""
         removed = 0
-        for some in batches(list(item_ids)):
+        for some in self.batches(item_ids):
             with self.database.transaction():
                 binned = self.find_binned(some)
                 removed += self._purge(some)
@@ -286,6 +293,18 @@ class CheckpointTables:
         self.database.run("forget", threads=list(thread_ids))
         deletes = (f"DELETE FROM @{table} WHERE thread_id IN LIST(:threads)" for table in self.database.tables)  # noqa: S608
         return sum(self.database.run(delete, threads=list(thread_ids)) for delete in deletes)
+
+    def batches(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Items in batches that take about the same time each, as the last ones did."""
+        left = items
+        while left:
+            some, left = left[: self._together], left[self._together :]
+            began = time.monotonic()
+            yield some
+            took = max(time.monotonic() - began, 1e-4)
+            if len(some) == self._together or took > _GOAL_SECONDS:
+                size = len(some) * min(2.0, _GOAL_SECONDS / took)
+                self._together = int(min(max(size, 1), _MOST_TOGETHER))
 
     def names(self, table: str, of: str = "") -> str:
         """The columns of a table, for a statement."""
@@ -325,17 +344,6 @@ class CheckpointTables:
                 where = {"thread": thread_id, "namespace": namespace, "channel": channel, "versions": versions}
                 removed += self.database.run("thin_checkpoint_blobs", **where)
         return removed
-
-
-def batches(items: list[Any]) -> Iterator[list[Any]]:
-    """Items in batches that take about the same time each."""
-    size = _TOGETHER
-    while items:
-        began = time.monotonic()
-        yield items[:size]
-        items = items[size:]
-        took = max(time.monotonic() - began, 1e-4)
-        size = int(min(max(size * min(2.0, _GOAL_SECONDS / took), 1), _MOST_TOGETHER))
 
 
 def _is_owner(thread: Thread, session: PartSession) -> bool:

@@ -254,19 +254,14 @@ class PostgresDatabase:
             return self._execute(statement, values).rowcount
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        names, key = ", ".join(columns), columns[0]
+        names = ", ".join(columns)
+        lists = ", ".join(f":{name}::{'bigint' if name.endswith('_at') else 'text'}[]" for name in columns)
         renewed = ", ".join(f"{name} = EXCLUDED.{name}" for name in columns[1:])
-        with self._used(), self._connection.transaction():
-            self._execute(f"CREATE TEMP TABLE holdfast_rows ON COMMIT DROP AS SELECT {names} FROM @{table} LIMIT 0", {})  # noqa: S608
-            with self._connection.cursor() as cursor, cursor.copy(f"COPY holdfast_rows ({names}) FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
-            self._execute(
-                f"INSERT INTO @{table} ({names}) SELECT {names} FROM holdfast_rows "  # noqa: S608 - our names
-                f"ON CONFLICT ({key}) DO UPDATE SET {renewed}",
-                {},
-            )
-            self._execute("DROP TABLE pg_temp.holdfast_rows", {})
+        self.run(
+            f"INSERT INTO @{table} ({names}) SELECT * FROM unnest({lists}) "  # noqa: S608 - our names
+            f"ON CONFLICT ({columns[0]}) DO UPDATE SET {renewed}",
+            **dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)),
+        )
 
     def columns(self, tables: Sequence[str]) -> dict[str, dict[str, str]]:
         return _by_table(self.all("columns", tables=list(tables), schema=self._schema))

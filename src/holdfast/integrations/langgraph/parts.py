@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from holdfast.integrations.langgraph.checkpoints import AGENT, BIN, CheckpointTables, Thread, batches
+from holdfast.integrations.langgraph.checkpoints import AGENT, BIN, CheckpointTables, Thread
 from holdfast.integrations.langgraph.databases import open_database
 from holdfast.integrations.langgraph.values import to_plain
 from holdfast.ports.session_parts import PartRegistration, PartSession
@@ -148,7 +148,7 @@ class ThreadPart(CheckpointTables):
         noted = self._noted(user_id)
         late = {*live, *noted, *(thread.thread_id for thread in self.find_binned(binned))}
         removed = len(binned) + len(noted)
-        for some in batches(live):
+        for some in self.batches(live):
             with self.database.transaction():
                 self.database.lock(some)
                 removed += self.remove(some)
