@@ -188,19 +188,25 @@ def write_quality(docs: Path, locomo: str | None) -> None:
     """The section on recall quality."""
     tables = list(quality.tables(None if locomo is None else Path(locomo)))
     rows = [
-        "| set | memories | queries | " + " | ".join(quality.WAYS) + " | P@5 |",
-        "|---|---:|---:|" + "---:|" * (len(quality.WAYS) + 1),
+        "| set | memories | queries | " + " | ".join(quality.WAYS) + " | gain | R@1 | P@5 | AUC |",
+        "|---|---:|---:|" + "---:|" * (len(quality.WAYS) + 4),
     ]
     for table in tables:
         cells = " | ".join(f"{table.figures[way].recall10:.3f}" for way in quality.WAYS)
+        product = table.figures[quality.PRODUCT]
+        gain = f"{table.gain.mean:+.3f} [{table.gain.low:+.3f}, {table.gain.high:+.3f}]"
+        auc = "" if table.scores is None else f"{table.scores.auc:.3f}"
         rows.append(
             f"| {table.name} | {table.memories:,} | {table.questions:,} | {cells} "
-            f"| {table.figures[quality.WAYS[-1]].precision5:.3f} |"
+            f"| {gain} | {product.any1:.3f} | {product.precision5:.3f} | {auc} |"
         )
     text = (
         "Recall@10: the share of a query's right answers among the first ten, averaged over queries; ranked by\n"
-        "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does\n"
-        "(P@5 is of that). The default embedder throughout; `bench/quality.py` says what each set is.\n"
+        "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does.\n"
+        "Of that: the gain over the better of vectors and words, with the 95 % interval of a paired bootstrap; how\n"
+        "often the first result is right (R@1); P@5; and where a set has several users, how often their own questions\n"
+        "score higher than those about somebody else (AUC). The default embedder throughout; `bench/quality.py` says\n"
+        "what each set is.\n"
         f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![recall](img/recall.png)\n"
     )
     _plot_quality(docs / "img", tables)
