@@ -1,0 +1,215 @@
+"""Anthropic's memory tool: the files that Claude writes are kept, held, exported and erased as memories are.
+
+client.beta.messages.run_tools(tools=[HoldfastMemoryTool(holdfast.manager("alice", "helper"))], …)
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from typing import Any, Final
+
+from holdfast.core.errors import HoldfastError, StaleError
+from holdfast.core.records import MemoryType
+from holdfast.installation import missing_extra
+from holdfast.manager import Memory
+from holdfast.memory.structured import DocumentPut
+
+try:
+    from anthropic.tools import BetaAbstractMemoryTool, ToolError
+    from anthropic.types import beta
+except ImportError:
+    raise missing_extra("a memory tool for Anthropic's client", "anthropic") from None
+
+_ROOT: Final = "/memories"
+#: Paths are resolved below this folder, so that one that leads out of the root is seen to do so.
+_BASE: Final = "/holdfast"
+_MAX_LINES: Final = 999_999
+_MAX_FILES: Final = 100_000
+
+
+class HoldfastMemoryTool(BetaAbstractMemoryTool):
+    """The memory tool of a user and an agent. A file is a structured document, which ``retrieve`` finds too.
+
+    It answers as the tool of the kit does that keeps files in a folder. Differences: a folder is there while a file is
+    in it, and its size is that of its files. What is deleted goes to the recycle bin. What a hold keeps, what another
+    has changed meanwhile, and what cannot be stored is refused with a ``ToolError``, which the model reads.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        collection: str = "memories",
+        cache_control: beta.BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        super().__init__(cache_control=cache_control)
+        self._memory, self._collection = memory, collection
+
+    def execute(self, command: beta.BetaMemoryTool20250818Command) -> Any:
+        """Carry out a command."""
+        try:
+            return super().execute(command)
+        except HoldfastError as problem:
+            raise ToolError(str(problem)) from problem
+
+    def view(self, command: beta.BetaMemoryTool20250818ViewCommand) -> str:
+        """A file with line numbers, or what is in a folder, two levels deep."""
+        path = _resolve(command.path)
+        files = self._files(path)
+        if path == _ROOT or (files and path not in files):
+            return _list_folder(command.path, path, files)
+        lines = self._read(command.path, path, files)[0].split("\n")
+        if len(lines) > _MAX_LINES:
+            raise ToolError(f"File {command.path} exceeds maximum line limit of {_MAX_LINES:,} lines.")
+        first, last = 1, len(lines)
+        if command.view_range and len(command.view_range) == 2:
+            first = max(1, command.view_range[0])
+            last = last if command.view_range[1] == -1 else command.view_range[1]
+        numbered = _number(lines[first - 1 : last], first)
+        return f"Here's the content of {command.path} with line numbers:\n{numbered}"
+
+    def create(self, command: beta.BetaMemoryTool20250818CreateCommand) -> str:
+        """Make a file that is not there."""
+        path = _resolve(command.path)
+        taken = ToolError(f"File {command.path} already exists")
+        if path == _ROOT or self._files(path):
+            raise taken
+        self._refuse_files_above(path)
+        try:
+            self._put(path, command.file_text, version=0)
+        except StaleError:
+            raise taken from None
+        return f"File created successfully at: {command.path}"
+
+    def str_replace(self, command: beta.BetaMemoryTool20250818StrReplaceCommand) -> str:
+        """Put a text in the place of one that occurs once in a file."""
+        path, given, old = _resolve(command.path), command.path, command.old_str
+        text, version = self._read(given, path, self._files(path))
+        found = [text.count("\n", 0, match.start()) for match in re.finditer(f"(?={re.escape(old)})", text)]
+        if not found:
+            raise ToolError(f"No replacement was performed, old_str `{old}` did not appear verbatim in {given}.")
+        if text.count(old) > 1:
+            places = f"Multiple occurrences of old_str `{old}` in lines: {', '.join(str(line + 1) for line in found)}"
+            raise ToolError(f"No replacement was performed. {places}. Please ensure it is unique")
+        changed = text.replace(old, command.new_str)
+        self._put(path, changed, version=version)
+        first = max(0, found[0] - 2)
+        snippet = _number(changed.split("\n")[first : found[0] + 3], first + 1)
+        what = "Here is the snippet showing the change (with line numbers)"
+        return f"The memory file has been edited. {what}:\n{snippet}"
+
+    def insert(self, command: beta.BetaMemoryTool20250818InsertCommand) -> str:
+        """Put lines into a file, after the line of a number."""
+        path, line = _resolve(command.path), command.insert_line
+        text, version = self._read(command.path, path, self._files(path))
+        lines = text.removesuffix("\n").split("\n") if text else []
+        if not 0 <= line <= len(lines):
+            within = f"It should be within the range [0, {len(lines)}]."
+            raise ToolError(f"Invalid `insert_line` parameter: {line}. {within}")
+        lines.insert(line, command.insert_text.rstrip("\n"))
+        changed = "\n".join(lines)
+        self._put(path, changed if changed.endswith("\n") else f"{changed}\n", version=version)
+        return f"The file {command.path} has been edited."
+
+    def delete(self, command: beta.BetaMemoryTool20250818DeleteCommand) -> str:
+        """Send a file, or a folder with all that is in it, to the recycle bin: all of it or nothing."""
+        path = _resolve(command.path)
+        if path == _ROOT:
+            raise ToolError(f"Cannot delete the {_ROOT} directory itself")
+        if not (files := self._files(path)):
+            raise ToolError(f"The path {command.path} does not exist")
+        self._memory.structured.put_many([self._draft(one) for one in files])
+        return f"Successfully deleted {command.path}"
+
+    def rename(self, command: beta.BetaMemoryTool20250818RenameCommand) -> str:
+        """Give a file or a folder another path."""
+        old, new = _resolve(command.old_path), _resolve(command.new_path)
+        if old == _ROOT:
+            raise ToolError(f"Cannot rename the {_ROOT} directory itself")
+        if new == _ROOT or self._files(new):
+            raise ToolError(f"The destination {command.new_path} already exists")
+        if not (files := self._files(old)):
+            raise ToolError(f"The path {command.old_path} does not exist")
+        self._refuse_files_above(new)
+        if new.startswith(f"{old}/"):
+            raise ToolError(f"Cannot move {command.old_path} into itself")
+        puts: list[DocumentPut] = []
+        for path in files:
+            text, version = self._read(command.old_path, path, files)
+            puts += [self._draft(new + path[len(old) :], text, version=0), self._draft(path, version=version)]
+        self._memory.structured.put_many(puts)
+        return f"Successfully renamed {command.old_path} to {command.new_path}"
+
+    def clear_all_memory(self) -> str:
+        """Send all files to the recycle bin."""
+        self._memory.structured.put_many([self._draft(path) for path in self._files(_ROOT)])
+        return "All memory cleared"
+
+    def _files(self, path: str) -> dict[str, int]:
+        """The file of a path, or all files of a folder, with their sizes."""
+        where = {"collection": self._collection, "key": {"prefix": path}}
+        found = self._memory.list_memories(MemoryType.STRUCTURED, where, limit=_MAX_FILES, include_archived=True)
+        sizes = {one["metadata"]["key"]: one["metadata"]["bytes"] for one in found}
+        return {name: sizes[name] for name in sorted(sizes) if f"{name}/".startswith(f"{path}/")}
+
+    def _read(self, given: str, path: str, files: dict[str, int]) -> tuple[str, int]:
+        """The text of a file, and its version."""
+        file = self._memory.structured.read(self._collection, path) if path in files else None
+        if file is not None:
+            return str((file["document"] or {})["text"]), file["version"]
+        if files or path == _ROOT:
+            raise ToolError(f"The path {given} is not a file.")
+        raise ToolError(f"The path {given} does not exist. Please provide a valid path.")
+
+    def _put(self, path: str, text: str, *, version: int) -> None:
+        self._memory.structured.put_many([self._draft(path, text, version=version)])
+
+    def _draft(self, path: str, text: str | None = None, *, version: int | None = None) -> DocumentPut:
+        """What is to be at a path; without a text, nothing."""
+        new: DocumentPut = {"collection": self._collection, "key": path, "document": None, "if_version": version}
+        if text is not None:
+            size = len(text.encode("utf-8", "replace"))
+            new |= {"document": {"path": path, "text": text}, "metadata": {"bytes": size}}
+        return new
+
+    def _refuse_files_above(self, path: str) -> None:
+        while (path := posixpath.dirname(path)) != _ROOT:
+            if self._memory.structured.read(self._collection, path) is not None:
+                raise ToolError(f"The path {path} is a file; nothing can be in it")
+
+
+def _resolve(path: str) -> str:
+    """A path as it is kept, without `.` and `..`."""
+    if not path.startswith(_ROOT):
+        raise ToolError(f"Path must start with {_ROOT}, got: {path}")
+    full = posixpath.normpath(f"{_BASE}{_ROOT}/{path[len(_ROOT) :]}")
+    if not f"{full}/".startswith(f"{_BASE}{_ROOT}/"):
+        raise ToolError(f"Path {path} would escape {_ROOT} directory")
+    return full[len(_BASE) :]
+
+
+def _list_folder(given: str, path: str, files: dict[str, int]) -> str:
+    """The names in a folder, two levels deep, without hidden ones, each with its size."""
+    sizes: Counter[tuple[tuple[str, ...], bool]] = Counter()
+    for name, size in files.items():
+        parts = tuple(name[len(path) + 1 :].split("/"))
+        for depth in range(1, min(2, len(parts)) + 1):
+            sizes[parts[:depth], depth < len(parts)] += size
+    lines = [f"{_show_size(sum(files.values()))}\t{given}"]
+    for (parts, is_folder), size in sorted(sizes.items()):
+        if not any(part.startswith(".") for part in parts):
+            lines.append(f"{_show_size(size)}\t{given}/{'/'.join(parts)}{'/' if is_folder else ''}")
+    listing = "\n".join(lines)
+    return f"Here're the files and directories up to 2 levels deep in {given}, excluding hidden items:\n{listing}"
+
+
+def _number(lines: list[str], first: int) -> str:
+    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+
+
+def _show_size(count: int) -> str:
+    power = min(max(count.bit_length() - 1, 0) // 10, 3)
+    size = count / 1024**power
+    return f"{size:.{0 if size.is_integer() else 1}f}{'BKMG'[power]}"
