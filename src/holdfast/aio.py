@@ -24,11 +24,12 @@ from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sessions import Sessions
-from holdfast.manager import Memory, TextMemory
+from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
+from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from holdfast.privacy.certificates import Certificates
 
@@ -158,6 +159,8 @@ class AsyncMemory(_Wrapper[Memory]):
     derived = _verb(Memory.derived)
     update = _verb(Memory.update)
     delete = _verb(Memory.delete)
+    kept_out = _verb(Memory.kept_out)
+    lift = _verb(Memory.lift)
     restore = _verb(Memory.restore)
     count_memories = _verb(Memory.count_memories)
     end_task = _verb(Memory.end_task)

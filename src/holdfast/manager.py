@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
 from holdfast.core.filters import parse
@@ -36,6 +36,7 @@ from holdfast.core.values import (
     is_id,
     moment,
 )
+from holdfast.memory.additions import Written, describe_added, describe_one, find_similar
 from holdfast.memory.context import Context, Wanted, read_context
 from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_versioned
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
@@ -47,10 +48,11 @@ from holdfast.memory.search import Match, Search
 from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured, draft_document
+from holdfast.memory.text import TextMemory
 from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT
+from holdfast.recall.passages import SEARCH_TEXT
 from holdfast.recall.ranking import FLOOR
 from holdfast.results import (
     AddManyResult,
@@ -63,7 +65,6 @@ from holdfast.results import (
     RetrieveResult,
     RulesResult,
     VersionResult,
-    WriteResult,
 )
 
 Content = str | Mapping[str, Any]
@@ -73,17 +74,6 @@ Ids = Sequence[str] | None
 _MOST_AT_ONCE = 100_000
 _WITH_SOURCE = "deleted by the user, with what it was derived from"
 _WITH_DERIVED = "deleted by the user, together with what was derived"
-
-
-class Written(NamedTuple):
-    """What adding contents came to."""
-
-    ids: list[str]
-    usage: Usage
-    gone: int = 0
-    """How many old memories made way."""
-    existing: int = 0
-    """How many contents were there already."""
 
 
 class Memory(UserData):
@@ -142,6 +132,7 @@ class Memory(UserData):
         key: str | None = None,
         supersedes: str | None = None,
         dedupe: bool | None = None,
+        similar: int = 0,
         source: str | None = None,
         derived_from: Ids = None,
     ) -> AddResult:
@@ -159,7 +150,12 @@ class Memory(UserData):
 
         With ``dedupe``, a memory of the same kind and scope that has the same text already (whatever the case, the
         white space and the closing punctuation) is returned instead, and ``operation`` is ``exists``; if not said, the
-        settings decide. It is for the kinds of which recall shows a text once.
+        settings decide. It has no effect on working and short-term memory and on episodes. With ``similar``, the
+        result has up to so many memories of the kind that are close to this one (``score`` 0.5 or more), so that one of
+        them can be corrected instead; nothing is merged for being similar.
+
+        A text that is kept out (see ``delete``) is not added: ``operation`` is ``kept_out``, and ``memory_id`` that of
+        the memory that was deleted. A setting makes it a ``KeptOutError``, which other ways to write raise in any case.
 
         ``source`` names who or what it comes from (``import:crm-2026-05``; its agent, if not said); ``derived_from``
         has the ids of the memories and messages of this user that it was made from.
@@ -168,7 +164,8 @@ class Memory(UserData):
         if key is not None or supersedes is not None:
             kind = kind_of(memory_type)
             return self._correct(content, kind, metadata, origin, key=key, supersedes=supersedes)
-        return self._add_one(content, memory_type, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
+        how = {"prune": self.auto_prune, "dedupe": dedupe}
+        return self._add_one(content, memory_type, metadata, origin, similar=similar, **how)
 
     def add_with_auto_prune(
         self,
@@ -177,6 +174,7 @@ class Memory(UserData):
         metadata: Metadata = None,
         *,
         dedupe: bool | None = None,
+        similar: int = 0,
         source: str | None = None,
         derived_from: Ids = None,
     ) -> AddResult:
@@ -185,7 +183,7 @@ class Memory(UserData):
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
         origin = self._records.origin(source, derived_from)
-        return self._add_one(content, memory_type, metadata, origin, prune=True, dedupe=dedupe)
+        return self._add_one(content, memory_type, metadata, origin, similar=similar, prune=True, dedupe=dedupe)
 
     def add_many(
         self,
@@ -201,7 +199,7 @@ class Memory(UserData):
 
         ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
         Gives ``memory_ids`` in the contents' order. With ``dedupe``, as in ``add``, contents that are there already or
-        come twice are not added again; ``existing`` says how many.
+        come twice are not added again; ``existing`` says how many, and ``kept_out`` how many texts are kept out.
         """
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
@@ -215,28 +213,30 @@ class Memory(UserData):
             if contents
             else Written([], self._usage(kind))
         )
-        added = _describe_added(kind, "add_many", elapsed_ms(), written)
+        added = describe_added(kind, "add_many", elapsed_ms(), written)
         if written.existing:
             added["existing"] = written.existing
+        if written.kept_out:
+            added["kept_out"] = written.kept_out
         return {"memory_ids": written.ids, **added}
 
     def _add_one(
-        self,
-        content: Content,
-        memory_type: MemoryKind,
-        metadata: Metadata,
-        origin: Origin,
-        *,
-        prune: bool,
-        dedupe: bool | None,
+        self, content: Content, memory_type: MemoryKind, metadata: Metadata, origin: Origin, *, similar: int, **how: Any
     ) -> AddResult:
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
-        written = self._write(kind, [content], metadata, origin, prune=prune, dedupe=dedupe)
+        if similar:
+            check_count(similar, "similar")
+        written = self._write(kind, [content], metadata, origin, **how)
         elapsed = elapsed_ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        operation = "exists" if written.existing else "add"
-        return _describe_one(written.ids[0], content, _describe_added(kind, operation, elapsed, written))
+        operation = "exists" if written.existing else "kept_out" if written.kept_out else "add"
+        result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
+        if similar and kind.durable and not written.kept_out:
+            own = written.ids[0]
+            text = content if isinstance(content, str) else self._records.read(own).content
+            result["similar"] = find_similar(self._services, self._search, kind, text, added=own, count=similar)
+        return result
 
     def _correct(self, content: Content, kind: Kind, metadata: Metadata, origin: Origin, **which: Any) -> AddResult:
         """Add a memory under a key, or a version of the one that has it, or that is superseded."""
@@ -251,7 +251,7 @@ class Memory(UserData):
         outcome, added = self._corrections.put(kind, draft, which["key"], prune=self.auto_prune)
         written = Written([str(outcome.id)], added.usage, added.pruned)
         operation = "add" if outcome.version == 1 else "corrected"
-        result = _describe_one(written.ids[0], content, _describe_added(kind, operation, elapsed_ms(), written))
+        result = describe_one(content, describe_added(kind, operation, elapsed_ms(), written), written)
         if outcome.version is not None and outcome.version > 1:
             result["version"] = outcome.version
         return result
@@ -260,7 +260,7 @@ class Memory(UserData):
         kind = TYPES[record.kind]
         self._services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
         written = Written([record.id], self._usage(kind))
-        result = _describe_one(record.id, content, _describe_added(kind, "corrected", elapsed, written))
+        result = describe_one(content, describe_added(kind, "corrected", elapsed, written), written)
         result["version"] = record.revision
         return result
 
@@ -281,8 +281,6 @@ class Memory(UserData):
             self._check_prune(kind)
         if origin.is_given and not kind.durable:
             raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
-        if dedupe and not kind.shown_once:
-            raise refuse_kind(kind, "compared with what is there", "leave out dedupe")
         listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
         if listed and len(metadata) != len(contents):
             raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
@@ -293,10 +291,11 @@ class Memory(UserData):
             draft = self._drafts.get(kind.name, Draft)
             drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
             merge = kind.shown_once and (self._services.dedupe if dedupe is None else dedupe)
-            ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge)
+            skip = not self._services.refuse_kept_out
+            ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge, skip_kept_out=skip)
             if kind.name is MemoryType.ENTITY:
                 refresh_entity_text(self._services, self._scope.subject, added.gone)
-            return Written(ids, added.usage, added.pruned, len(added.found))
+            return Written(ids, added.usage, added.pruned, len(added.found), len(added.kept_out))
         texts = [_as_text(content, kind) for content in contents]
         if kind.name is MemoryType.WORKING:
             return Written(*self.working.put(texts, metadata, prune=prune))
@@ -532,14 +531,20 @@ class Memory(UserData):
         self.working.update(changed)
         return item_result(self._scope, kind, changed)
 
-    def delete(self, memory_id: str, *, with_derived: bool = False) -> DeleteResult:
+    def delete(self, memory_id: str, *, with_derived: bool = False, keep_out: bool = False) -> DeleteResult:
         """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
 
         With ``with_derived``, all that was derived from it goes to the bin too, and ``deleted_with`` has the ids; a
         restore brings it all back. What stays though it was derived from it is named in ``derived``.
+
+        With ``keep_out``, its text does not come back, whoever writes it, with whichever agent and in whichever durable
+        kind: memories of the user that have it go to the bin too (``deleted_with``), and writing it again is refused
+        until ``lift`` is called. Texts are compared as ``dedupe`` does.
         """
         found = self._item_to_change(memory_id)
         went: list[str] = []
+        if found is not None and keep_out:
+            raise refuse_kind(found[0], "kept out", "it is gone by itself; delete it without keep_out")
         if found is not None:
             kind, item = found
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
@@ -548,13 +553,18 @@ class Memory(UserData):
                 went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
             changed = went
         else:
-            if with_derived:
+            if keep_out:
+                record, went = self._records.keep_out(memory_id)
+                went += self._lineage.recycle_derived(record.id, reason=_WITH_SOURCE) if with_derived else []
+            elif with_derived:
                 record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
             else:
                 record = self._records.recycle(memory_id, reason="deleted by the user")
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
             changed = [record.id, *went] if record.kind is MemoryType.ENTITY else went
         refresh_entity_text(self._services, self._scope.subject, changed)
+        if keep_out:
+            result["kept_out"] = True
         if went:
             result["deleted_with"] = went
         if left := [one.id for one in self._lineage.live_derived(memory_id)]:
@@ -639,77 +649,12 @@ class Memory(UserData):
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 
 
-class TextMemory:
-    """``memory.long_term`` and ``memory.persona``: the memory's verbs, for one kind."""
-
-    def __init__(self, memory: Memory, kind: MemoryType) -> None:
-        self._memory, self._kind = memory, kind
-
-    def add(
-        self, content: str, metadata: Metadata = None, *, source: str | None = None, derived_from: Ids = None
-    ) -> str:
-        """Remember a text; its id."""
-        return self._memory.add(content, self._kind, metadata, source=source, derived_from=derived_from)["memory_id"]
-
-    def retrieve(self, query: str, top_k: int = 5, filters: Filters = None) -> list[RetrieveResult]:
-        """What is remembered of this kind that bears on ``query``."""
-        return self._memory.retrieve(query, [self._kind], top_k, filters)
-
-    def export_all(self, user_id: str) -> list[dict[str, Any]]:
-        """All of a user's memories of this kind, whole, in whatever state, whichever agent they are with."""
-        return self._memory.export_kind(user_id, self._kind)
-
-    def list(self, filters: Filters = None, *, limit: int = 100) -> list[MemoryResult]:
-        """What is remembered of this kind, newest first."""
-        return self._memory.list_memories(self._kind, filters, limit=limit)
-
-    def count(self) -> int:
-        """How many memories of this kind there are."""
-        return self._memory.count_memories(self._kind)
-
-    def delete_all(self, user_id: str) -> int:
-        """Send all of a user's memories of this kind to the recycle bin; how many."""
-        return self._memory.delete_user_memories(user_id, self._kind)
-
-    def archive_old_memories(self) -> int:
-        """Move memories of this kind that are old enough to cold storage now, without waiting for a sweep; how many.
-
-        Those of this user; of all users, where the memory's user is ``*``.
-        """
-        return self._memory.archive_due(self._kind)
-
-
 def _durable(kinds: list[Kind], *, named: bool) -> list[Kind]:
     """Those of some kinds that have versions; ``InvalidKindError`` for another that a caller has named."""
     for kind in kinds:
         if named and not kind.durable:
             raise refuse_kind(kind, "recalled as of a moment", "leave it out, or as_of")
     return [kind for kind in kinds if kind.durable]
-
-
-def _describe_one(memory_id: str, content: Content, added: WriteResult) -> AddResult:
-    """What an add of one memory says."""
-    result = cast("AddResult", {"memory_id": memory_id, **added})
-    if isinstance(content, str) and len(content) > INDEXED_CHARS:
-        result["indexed_chars"] = INDEXED_CHARS
-    return result
-
-
-def _describe_added(kind: Kind, operation: str, elapsed: float, written: Written) -> WriteResult:
-    """What every add says. Of old memories that made way: whether they left the window or went to the bin."""
-    result: WriteResult = {
-        "operation": operation,
-        "memory_type": kind.name.value,
-        "latency_ms": elapsed,
-        "quota_remaining": written.usage.remaining,
-    }
-    gone = written.gone
-    if gone and kind.name is MemoryType.SHORT_TERM:
-        result["dropped"] = gone
-    elif gone:
-        result["pruned"] = gone
-        result["operation"] = "add_with_prune"
-    return result
 
 
 def _as_text(content: Content, kind: Kind) -> str:

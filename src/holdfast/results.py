@@ -25,6 +25,18 @@ class WriteResult(TypedDict):
     """How many messages left the window of short-term memory."""
     existing: NotRequired[int]
     """How many of several contents were there already, and were not added again."""
+    kept_out: NotRequired[int]
+    """How many of several contents were not added because their texts are kept out."""
+
+
+class SimilarResult(TypedDict):
+    """A memory that is close to one that was added."""
+
+    memory_id: str
+    content: str
+    score: float
+    """From 0.5 to 1; higher is closer."""
+    created_at: str
 
 
 class AddResult(WriteResult):
@@ -35,6 +47,8 @@ class AddResult(WriteResult):
     """Of a memory that was corrected: the version that is current now."""
     indexed_chars: NotRequired[int]
     """How much of a long text is indexed."""
+    similar: NotRequired[list[SimilarResult]]
+    """The closest memories of the kind, if they were asked for: perhaps one of them is to be corrected instead."""
 
 
 class AddManyResult(WriteResult):
@@ -156,8 +170,20 @@ class DeleteResult(TypedDict):
     """``recycle``, or ``delete`` where it is gone for good."""
     memory_type: str
     deleted_with: NotRequired[list[str]]
+    """What went with it: what was derived from it, and memories of the same text, where that was asked for."""
+    kept_out: NotRequired[bool]
+    """Whether its text does not come back."""
     derived: NotRequired[list[str]]
     """What stays, though it was derived from it."""
+
+
+class KeptOutResult(TypedDict):
+    """A memory that was deleted, and whose text is not to come back."""
+
+    memory_id: str
+    kept_out_at: str
+    author: str
+    """Who asked for it, as the audit chain names them."""
 
 
 class _LikeQuery(TypedDict):

@@ -110,6 +110,9 @@ class Settings:
         "does so in any case.",
         on=False,
     )
+    refuse_kept_out: bool = _switch(
+        "yes: adding a text that is kept out is an error (kept_out); no: it is the answer of the operation.", on=False
+    )
     archive_url: str = _setting(
         "Cold storage: file:///folder, s3://, az:// or gs://bucket/prefix.", default="file://<home>/archive"
     )

@@ -19,10 +19,10 @@ from holdfast.core.rules import DEFAULTS
 from holdfast.core.values import DAY, FOREVER, SECOND
 from holdfast.engine import Holdfast, MemoryManager, default_engine
 from holdfast.lifecycle.metrics import METRICS, Metric
-from holdfast.manager import TextMemory
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.text import TextMemory
 from holdfast.results import DomainResult, ExportResult, RetentionPolicyResult, SortedResourcesResult
 
 __all__ = ["LATENCY_TARGETS", "RETENTION_METRICS", "RETENTION_POLICIES", "USER_QUOTAS"]

@@ -50,6 +50,7 @@ from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates import Certificates, Engines, find_erasure
 from holdfast.privacy.erasure import Beside, Eraser, Erasure
+from holdfast.privacy.keep_out import KeepOut
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.signatures import SigningKeys
 from holdfast.privacy.ledger import KeysAndLedger, Ledger
@@ -124,11 +125,15 @@ class Store:
             watched=is_watched,
         )
         database.on_commit = trust.note_write
+        database.sign_texts = self.keyring.sign_texts
         return Services(
             **vars(stores),
             leadership=Leadership(stores.leases, wall=_wall, holder=new_holder()),
             trust=trust,
             objects=cache(self._open_cold),
+            keep_out=KeepOut(
+                stores.kept_out, (stores.reader, stores.subjects), self.keyring, self.ledger.is_carried_out
+            ),
             erase=self.erase,
             open_part=self._parts.open,
             recall=recall,
@@ -137,6 +142,7 @@ class Store:
             clock=clock,
             check=database.check_usable,
             max_content_bytes=settings.max_content_bytes,
+            refuse_kept_out=settings.refuse_kept_out,
             dedupe=settings.dedupe,
         )
 
@@ -382,6 +388,8 @@ class _BackupHost:
         self._store.note_data()
 
     def settle(self, restored: Restored) -> None:
+        restored.kept_out += (again := self._services.keep_out.replay(self.now()))
+        restored.memories -= again
         if restored.whole:
             self._store.adopt_model()
             self._services.rules.adopt_defaults(now=self.now)

@@ -19,11 +19,12 @@ from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
 from holdfast.edges.access.gate import MEMORY_VERBS, PART_VERBS, Gate
 from holdfast.engine import MemoryManager
-from holdfast.manager import Memory, TextMemory
+from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
+from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from homes import on_sqlite
 

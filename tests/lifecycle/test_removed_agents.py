@@ -13,12 +13,13 @@ from effort import sampled
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError
 from holdfast.core.records import Subject
-from holdfast.manager import Memory, TextMemory
+from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
+from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 
 LONG = "notes " * 200

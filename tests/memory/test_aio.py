@@ -18,11 +18,12 @@ from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sessions import Sessions
-from holdfast.manager import Memory, TextMemory
+from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
+from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from holdfast.privacy.certificates import Certificates
 

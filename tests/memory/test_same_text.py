@@ -96,10 +96,9 @@ def test_a_text_that_is_there_needs_no_room(holdfast: Holdfast, memory: MemoryMa
         memory.add("something else", dedupe=True)
 
 
-def test_kinds_that_are_not_compared_say_so(memory: MemoryManager) -> None:
+def test_other_kinds_are_not_compared(memory: MemoryManager) -> None:
     for kind in ("working", "short_term", "episodic"):
-        with pytest.raises(InvalidInputError, match="leave out dedupe"):
-            memory.add(TEA, kind, dedupe=True)
+        assert [memory.add(TEA, kind, dedupe=True)["operation"] for _ in range(2)] == ["add", "add"]
 
 
 def test_of_several_processes_one_adds_a_text(home: Path, holdfast: Holdfast, memory: MemoryManager) -> None:
@@ -163,3 +162,40 @@ def test_parts_of_a_score_add_up_where_a_text_is_shown_once(memory: MemoryManage
     for one in memory.retrieve("green tea", explain=True):
         parts = dict(one["explanation"])
         assert sum(parts.values()) - parts["evidence"] == pytest.approx(parts.pop("evidence"), abs=1e-3)
+
+
+# --- what is close ---------------------------------------------------------------------------------------------------
+
+
+def test_adding_shows_what_is_close_if_asked(memory: MemoryManager) -> None:
+    paris = memory.add("The user lives in Paris.")
+    memory.add_many([f"Note {number} about gardens, music and cars" for number in range(8)])
+    assert "similar" not in paris
+
+    added = memory.add("The user lives in Lyon.", similar=3)
+
+    (close,) = added["similar"]
+    assert (close["memory_id"], close["content"]) == (paris["memory_id"], "The user lives in Paris.")
+    assert close["score"] >= 0.5
+    assert memory.count_memories() == 10, "nothing is merged for being similar"
+
+
+def test_close_memories_are_of_the_same_kind_and_no_more_than_asked(memory: MemoryManager) -> None:
+    memory.add("The user lives in Paris", "persona")
+    for kind in ("long_term", "persona"):
+        memory.add_many([f"Note {number} about gardens, music and cars" for number in range(8)], kind)
+    for city in ("Paris", "Lyon", "Rome", "Bonn"):
+        memory.add(f"The user lives in {city}")
+
+    assert len(memory.add("The user lives in Leeds", similar=2)["similar"]) == 2
+    assert [one["content"] for one in memory.add("The user lives in York", "persona", similar=5)["similar"]] == [
+        "The user lives in Paris"
+    ]
+    assert "similar" not in memory.add("The user lives in York", "short_term", similar=5)
+
+
+def test_a_text_that_is_there_is_not_close_to_itself(memory: MemoryManager) -> None:
+    memory.add(TEA)
+    assert memory.add(AGAIN, dedupe=True, similar=3)["similar"] == []
+    with pytest.raises(InvalidInputError, match="similar"):
+        memory.add(TEA, similar=-1)

@@ -111,6 +111,7 @@ def test_erasure_removes_the_rows_of_every_table_of_users(
         sentinel.plant(holdfast, clock)
         memory = holdfast.manager(sentinel.user_id, "guide")
         memory.add("derived", "persona", derived_from=[memory.add("a source")["memory_id"]])
+        memory.delete(memory.add("not to come back")["memory_id"], keep_out=True)
         memory.retrieve("what is new?")
         holdfast.parts.add(notes_part.KIND, f"sqlite:///{tmp_path}/notes.db", unowned_as=sentinel.user_id)
         holdfast.audit.seal()
@@ -135,6 +136,8 @@ def test_every_file_of_a_home_is_in_the_catalogue(homes: Homes, clock: FakeClock
     sentinel = Sentinel()
     with Holdfast.open(home=home, clock=clock) as holdfast:
         fill(holdfast, clock)
+        unwanted = holdfast.manager("someone", "guide")
+        unwanted.delete(unwanted.add("not to come back")["memory_id"], keep_out=True)
         sentinel.plant(holdfast, clock)
         holdfast.erase_user(sentinel.user_id)
         holdfast.domains.configure("rag", {"limit": 9})

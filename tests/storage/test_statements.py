@@ -25,7 +25,8 @@ COMPUTED = {
     'f"coordination.{statement}"': [f"coordination.{name}" for name in ("claim", "reclaim", "finish", "note")],
     'f"subjects.{statement}"': [
         f"subjects.remove_{table}" for table in ("records", "history", "sessions", "short_windows", "facts", "changes")
-    ],
+    ]
+    + ["subjects.remove_kept_out"],
     'f"registry.{statement}"': ["registry.own_records", "registry.own_sessions"],
     'f"registry.{statement}_{what}"': [
         f"registry.{of}_{what}" for of in ("own", "bundled") for what in ("records", "sessions")

@@ -38,6 +38,8 @@ class Restored:
     """Memories that were there already, or with a name that another memory has now. They were not changed."""
     binned: int = 0
     """Memories that are in the recycle bin, and were left there. Restore them from the bin."""
+    kept_out: int = 0
+    """Memories whose texts are kept out. They are in the recycle bin."""
     lost: int = 0
     """Memories that cannot be restored, because the backup does not have the cold object that they lie in."""
     sessions: int = 0

@@ -161,6 +161,8 @@ class Action(StrEnum):
     DEFAULTS_CHANGED = "defaults.changed", "A new version of Holdfast brought other default lifetimes."
     HOLD_ADDED = "hold.added", "A hold was placed."
     HOLD_RELEASED = "hold.released", "A hold was released."
+    KEPT_OUT = "kept_out", "A text was deleted, and is not to come back."
+    LIFTED = "kept_out.lifted", "A text that was kept out may come back."
     KEY_CREATED = "access_key.created", "An API key was made."
     KEY_REVOKED = "access_key.revoked", "An API key was revoked."
     KEYS_ABANDONED = "keys.abandoned", "Encryption keys that the master key does not open were set aside."

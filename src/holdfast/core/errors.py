@@ -143,6 +143,10 @@ class AgentRemovedError(ConflictError):
     """The agent is in the recycle bin; restore it to use it again."""
 
 
+class KeptOutError(HoldfastError):
+    """The text is kept out: someone deleted it and asked that it does not come back."""
+
+
 class UnauthenticatedError(HoldfastError):
     """No API key was given, or not one that is known and valid; nothing was looked at."""
 

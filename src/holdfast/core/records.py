@@ -460,6 +460,8 @@ class Outcome(StrEnum):
     """The quota has no room for it."""
     PARTED = "parted"
     """It belongs to an agent that is in the recycle bin; it can come back with that, or after it."""
+    KEPT_OUT = "kept_out"
+    """Its text is kept out."""
 
 
 class Keeping(NamedTuple):

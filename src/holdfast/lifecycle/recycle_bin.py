@@ -26,7 +26,7 @@ from holdfast.core.values import DAY, check_count, check_id, iso
 from holdfast.lifecycle.registry import AGENT, TOOL, Registry
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import BinnedMessage, Session
-from holdfast.ports.records import RecordStore
+from holdfast.ports.records import RecordStore, kept_out_error
 from holdfast.ports.registry import Registered, RegistryReader
 from holdfast.ports.stores import Tenant, read_pages
 from holdfast.results import BinResult, RegistryMoveResult
@@ -68,6 +68,8 @@ def restore_error(one: Record | Session, outcome: Outcome, registry: RegistryRea
             f"{name} cannot be restored: the quota for {one.kind} memories of user {one.scope.user_id!r} has no room "
             "for it; delete old memories or upgrade the quota first"
         )
+    if outcome is Outcome.KEPT_OUT:
+        return kept_out_error(f"{name} cannot be restored", one.id)
     if outcome is Outcome.PARTED:
         owner = one if isinstance(one, Session) else one.scope
         agent = registry.get(owner.subject.tenant, AGENT, owner.agent_id)
@@ -311,6 +313,8 @@ class _Restored:
                 f"{done:,} things were restored, {outcomes[Outcome.TAKEN]:,} stay in the bin: "
                 "others go by their names now; delete or rename those first"
             )
+        if outcomes[Outcome.KEPT_OUT]:
+            raise kept_out_error(f"{done:,} things were restored, {outcomes[Outcome.KEPT_OUT]:,} stay in the bin")
         if self._parted and not done:
             agents = "; ".join(f"holdfast agent restore {agent_id}" for agent_id in sorted(self._parted))
             raise AgentRemovedError(

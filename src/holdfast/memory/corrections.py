@@ -111,7 +111,8 @@ class Corrections:
         """The ended versions of a record that are kept, oldest first."""
         if record.revision == 1:
             return []
-        return self._services.versions.ended(self._scope.subject, record.id, now=self._services.now())
+        ended = self._services.versions.ended(self._scope.subject, record.id, now=self._services.now())
+        return self._services.keep_out.leave_out(self._scope.subject, ended)
 
     def _name(self, kind: Kind, key: object) -> str:
         """The name of the record that goes by a key: of some kinds, each agent has its own."""

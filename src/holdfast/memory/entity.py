@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
 
-from holdfast.core.errors import ConflictError, InvalidInputError, NotFoundError, QuotaExceededError, StaleError, quote
+from holdfast.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    KeptOutError,
+    NotFoundError,
+    QuotaExceededError,
+    StaleError,
+    quote,
+)
 from holdfast.core.records import Fact, MemoryType, Record, Subject, holds_at, says_already
 from holdfast.core.values import (
     NO_ORIGIN,
@@ -286,7 +294,7 @@ def refresh_entity_text(services: Services, subject: Subject, record_ids: Sequen
             entity = Entity(DurableRecords(services, record.scope))
             try:
                 entity._refresh_sources(record_id)
-            except (QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
+            except (KeptOutError, QuotaExceededError, StaleError) as problem:  # it came back, or went, all the same
                 _log.warning("an entity's text was left as it was: %s", problem)
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import held_error
@@ -79,16 +80,23 @@ class DurableRecords:
         return origin
 
     def write(
-        self, name: MemoryType, drafts: Sequence[Draft], *, prune: bool = False, dedupe: bool = False
+        self,
+        name: MemoryType,
+        drafts: Sequence[Draft],
+        *,
+        prune: bool = False,
+        dedupe: bool = False,
+        skip_kept_out: bool = False,
     ) -> tuple[list[str], Added]:
         """Add all drafts as records of a kind, or none of them; their ids. With ``dedupe``, the id of the record that
-        has a draft's text already stands for it.
+        has a draft's text already stands for it; with ``skip_kept_out``, for a text that is kept out, that of the
+        memory that was deleted.
         """
         entries, now = self._make_entries(name, drafts)
-        added = self.services.records.insert(
-            self.scope.subject, TYPES[name], entries, prune=prune, now=now, dedupe=dedupe
-        )
-        return [added.found.get(entry.record.id, entry.record.id) for entry in entries], added
+        insert = partial(self.services.records.insert, prune=prune, dedupe=dedupe, skip_kept_out=skip_kept_out)
+        added = insert(self.scope.subject, TYPES[name], entries, now=now)
+        instead = {**added.found, **added.kept_out}
+        return [instead.get(entry.record.id, entry.record.id) for entry in entries], added
 
     def put(self, name: MemoryType, puts: Sequence[NamedDraft]) -> list[str | None]:
         """Let each draft be a new record, or take the place of the live one that goes by its name; without a draft,
@@ -242,6 +250,18 @@ class DurableRecords:
                 return record
             if outcome is Outcome.HELD:
                 raise held_error(record_id)
+        raise StaleError(f"memory {record_id} keeps changing; try again")
+
+    def keep_out(self, record_id: str) -> tuple[Record, list[str]]:
+        """Recycle a live record, and keep its text out; the ids of the other records that went because they have it."""
+        for _ in range(TRIES):
+            record = self.read(record_id)
+            now = self.services.now()
+            outcome, went = self.services.keep_out.add(self.scope.subject, record.id, now=now, agent=self.scope)
+            if outcome is Outcome.HELD:
+                raise held_error(went[0])
+            if outcome is Outcome.DONE:
+                return record, [one for one in went if one != record.id]
         raise StaleError(f"memory {record_id} keeps changing; try again")
 
     def restore(self, record_id: str) -> Record:

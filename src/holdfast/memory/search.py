@@ -50,7 +50,7 @@ class Search:
                 ranked[kind.name] = self._rank(kind, query, options._replace(include_archived=archived), items)
             chosen = merge(ranked, options.top_k, floor)
             ids = [hit.id for _, hit in chosen if hit.id not in items]
-            records = self._fetch(ids, options)
+            records = self._fetch(ids, options) if ids else {}
             there: Mapping[str, Record | Message] = {**items, **records}
             matches = [Match(kind, hit, there[hit.id]) for kind, hit in chosen if hit.id in there]
             if len(matches) == len(chosen):
@@ -65,7 +65,8 @@ class Search:
         ids = {name: split_version_id(name)[0] for name in names}
         records = services.records.fetch(subject, list(dict.fromkeys(ids.values())), now=options.now)
         changed = [one.id for one in records.values() if one.updated_at > options.as_of]
-        then = {one.id: one for one in services.versions.at(subject, changed, at=options.as_of, now=options.now)}
+        ended = services.versions.at(subject, changed, at=options.as_of, now=options.now)
+        then = {one.id: one for one in services.keep_out.leave_out(subject, ended)}
         found = {one.id: then[one.id].of(one) if one.id in then else one for one in records.values()}
         found = {one: record for one, record in found.items() if record.updated_at <= options.as_of}
         return {name: found[one] for name, one in ids.items() if one in found}

@@ -27,6 +27,7 @@ from holdfast.ports.stores import Stores, Tenant
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Exports
 from holdfast.privacy.export.readers import Sources
+from holdfast.privacy.keep_out import KeepOut
 from holdfast.recall.service import Recall
 from holdfast.results import LatencyResult
 
@@ -89,6 +90,7 @@ class Services(Stores):
     recall: Recall
     summarizer: Summarizer
     clock: Clock
+    keep_out: KeepOut
     erase: Callable[[Subject], Erasure]
     """Erases a subject for good, in every place."""
     open_part: Callable[[PartRegistration, str | None], SessionPart]
@@ -96,6 +98,8 @@ class Services(Stores):
     check: Callable[[], None]
     """Raises ``ClosedError`` where the engine cannot be used (any more, or in this process)."""
     max_content_bytes: int = MAX_CONTENT_BYTES
+    refuse_kept_out: bool = False
+    """Whether adding a text that is kept out is an error, and not an answer."""
     dedupe: bool = False
     """Whether adding a text that is there gives what is there, where the caller does not say."""
     working: WorkingStore = field(default_factory=WorkingStore)

@@ -14,7 +14,7 @@ from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.records import clear_kind
 from holdfast.memory.services import Services
-from holdfast.results import ExportResult
+from holdfast.results import ExportResult, KeptOutResult
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str
@@ -39,6 +39,19 @@ class UserData:
         what, whose = "all kinds" if memory_type is None else kinds[0].name, self._services.pseudonym(subject)
         _log.info("deleted %d memories of user %s (%s); holds kept %d", total.moved, whose, what, total.held)
         return counted(total, user_id)
+
+    def kept_out(self) -> list[KeptOutResult]:
+        """The memories of this user that were deleted with ``keep_out``, whichever agent they were with: their texts do
+        not come back. The texts themselves are not kept.
+        """
+        self._services.check()
+        return self._services.keep_out.list(self._scope.subject)
+
+    def lift(self, memory_id: str) -> None:
+        """Let the text of a memory that was deleted with ``keep_out`` come back: it can be written again, and while the
+        memory is in the recycle bin, it can be restored.
+        """
+        self._services.keep_out.lift(self._scope.subject, memory_id, now=self._services.now())
 
     def gdpr_export_user_data(self, user_id: str) -> ExportResult:
         """Everything that is held on a user, whichever agent it is with: ``user_id``, ``export_date``, ``memories`` by

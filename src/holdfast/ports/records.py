@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
 from holdfast.core.decisions import RecordFacts
+from holdfast.core.errors import KeptOutError
 from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.ports.coordination import Lease
 
@@ -66,6 +67,61 @@ class Added(NamedTuple):
     """Which they were."""
     found: Mapping[str, str] = MappingProxyType({})
     """The ids of the records that were there already, by those of the entries that were not added for that."""
+    kept_out: Mapping[str, str] = MappingProxyType({})
+    """By the ids of the entries that were not added because their texts are kept out: the memories that were deleted
+    for it."""
+
+
+def kept_out_error(what: str, memory_id: str = "") -> KeptOutError:
+    """The error for something that was not done because a text is kept out."""
+    which = memory_id or "<memory_id>"
+    return KeptOutError(
+        f"{what}: its text is kept out, because someone deleted it and asked that it does not come back; whoever may "
+        f"govern can lift that: holdfast kept-out lift {which}"
+    )
+
+
+class KeptText(NamedTuple):
+    """A text that is not to come back."""
+
+    print: str
+    memory_id: str
+    """The memory that was deleted for it."""
+    kept_at: int
+    author: str
+
+
+class KeptOutStore(Protocol):
+    """Texts that are not to come back, as fingerprints under the user's data key. Every write of the subject's records
+    is held against them.
+    """
+
+    def add(
+        self,
+        subject: Subject,
+        record_id: str,
+        *,
+        now: int,
+        note: Callable[[str, Sequence[KeptText]], None],
+        agent: Scope | None = None,
+    ) -> tuple[Outcome, list[str]]:
+        """Keep the text of a live record out, and recycle every live record of the subject that has it; the ids of
+        those, or why nothing was done. ``note`` is called with the pseudonym before it is committed.
+        """
+
+    def adopt(self, subject: Subject, texts: Sequence[KeptText], *, now: int) -> int:
+        """Keep texts out that were kept out before, and recycle the live records that have them, whatever holds there
+        are; how many records.
+        """
+
+    def list(self, subject: Subject) -> list[KeptText]:
+        """The texts that are kept out, the first first."""
+
+    def lift(self, subject: Subject, memory_id: str, *, now: int) -> bool:
+        """Keep the texts of a memory out no longer; whether there were any."""
+
+    def find(self, subject: Subject, hashes: Sequence[int]) -> set[int]:
+        """Those hashes of texts that are kept out."""
 
 
 class Put(NamedTuple):
@@ -118,10 +174,20 @@ class RecordWriter(Protocol):
     """Adds, changes and moves records."""
 
     def insert(
-        self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, dedupe: bool = False
+        self,
+        subject: Subject,
+        kind: Kind,
+        entries: Sequence[Entry],
+        *,
+        prune: bool,
+        now: int,
+        dedupe: bool = False,
+        skip_kept_out: bool = False,
     ) -> Added:
         """Add all entries, or none of them. With ``dedupe``, without those whose text an active record of the scope
         has, which is looked for in the same transaction, or another entry.
+
+        A text that is kept out is not added: ``KeptOutError``, or, with ``skip_kept_out``, the others are.
 
         Raises ``QuotaExceededError`` where they would exceed the quota of the subject for the kind, counted exactly,
         whatever other writers do, and ``ConflictError`` where a live record goes by the name of one of them. With
@@ -153,9 +219,9 @@ class RecordWriter(Protocol):
 
         ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
         storage is changed only with ``from_cold``, which brings it back in the same transaction; its age counts anew
-        then, as a time to live does that the record has itself. ``HeldError`` if
-        the change would take it out of a hold that it is under; ``AgentRemovedError`` if the ``agent`` that acts is in
-        the recycle bin.
+        then, as a time to live does that the record has itself. ``HeldError`` if the change would take it out of a hold
+        that it is under; ``KeptOutError`` if its text is kept out; ``AgentRemovedError`` if the ``agent`` that acts is
+        in the recycle bin.
         """
 
     def transition(

@@ -10,7 +10,7 @@ from holdfast.ports.conversations import History, ShortTermStore
 from holdfast.ports.coordination import ClockStore, IdentityStore, JobStore, KeyStore, LeaseStore, ReplyStore
 from holdfast.ports.feed import RecallFeed
 from holdfast.ports.objects import PackStore
-from holdfast.ports.records import AuditStore, FactStore, ProvenanceStore, RecordStore, SchemaStore
+from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
 from holdfast.ports.rules import DueStore, HoldStore, RuleStore, VersionStore
 from holdfast.ports.session_parts import PartRegistration, PartStore, SessionPart
@@ -26,6 +26,7 @@ class Stores:
     records: RecordStore
     versions: VersionStore
     provenance: ProvenanceStore
+    kept_out: KeptOutStore
     feed: RecallFeed
     history: History
     short_term: ShortTermStore

@@ -42,18 +42,8 @@ class SealedObjects:
     def put(self, name: str, data: bytes, *, absent: bool = False, match: str | None = None) -> str:
         owner = _OWNED.match(name)
         if owner is not None and not _OPEN.fullmatch(name):
-            data = seal(self._key_of(owner[1]), name, data)
+            data = seal(ensure_key(self._keyring, owner[1], self._now(), self._is_erased), name, data)
         return self._objects.put(name, data, absent=absent, match=match)
-
-    def _key_of(self, alias: str) -> DataKey:
-        """The key of a user, made if there is none; none for a user who is being erased. The ledger is written before
-        an erasure looks for the key: either the erasure finds this key, or this finds the erasure.
-        """
-        key = self._keyring.ensure(alias, now=self._now())
-        if self._is_erased(alias):
-            self._keyring.destroy(alias)
-            raise _erased_error(alias)
-        return key
 
     def get(self, name: str) -> bytes:
         return self._unseal(name, self._objects.get(name))
@@ -88,6 +78,17 @@ class SealedObjects:
 
     def check(self) -> Sequence[str]:
         return self._objects.check()
+
+
+def ensure_key(keyring: Keyring, alias: str, now: int, is_erased: Callable[[str], bool]) -> DataKey:
+    """The key of a user, made if there is none; none for a user who is being erased. The ledger is written before
+    an erasure looks for the key: either the erasure finds this key, or this finds the erasure.
+    """
+    key = keyring.ensure(alias, now=now)
+    if is_erased(alias):
+        keyring.destroy(alias)
+        raise _erased_error(alias)
+    return key
 
 
 def owner_of(name: str) -> str | None:

@@ -50,6 +50,8 @@ _STEEP: Final = 6.0
 #: Where every kind is asked, a match that scores less is taken to be unrelated. On the sets of ``bench/quality.py`` the
 #: best relevant memory reaches it for 91 to 100 questions of 100; of questions about something else, 9 to 63 do not.
 FLOOR: Final = 0.1
+#: From this score on, two memories are taken to be about the same: evidence that is more likely than not no chance.
+SIMILAR: Final = 0.5
 
 
 # --- meaning --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
-from holdfast.storage.relational.attachments import SqlFacts, SqlPacks, SqlProvenance, SqlSchemas
+from holdfast.storage.relational.attachments import SqlFacts, SqlKeptOut, SqlPacks, SqlProvenance, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
@@ -33,6 +33,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         records=SqlRecords(joined),
         versions=SqlVersions(joined),
         provenance=SqlProvenance(joined),
+        kept_out=SqlKeptOut(joined),
         feed=SqlFeed(database),  # an index takes in only what has been committed
         history=SqlHistory(joined, short_term),
         short_term=short_term or SqlShortTerm(joined),

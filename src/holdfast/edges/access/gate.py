@@ -71,7 +71,7 @@ MEMORY_VERBS: Final = _verbs(
     read="retrieve context list_memories get history derived count_memories explain rules",
     write="add add_many add_with_auto_prune update correct revert delete restore rehydrate end_task remove_session",
     person="delete_user_memories gdpr_export_user_data gdpr_delete_user_data export_kind",
-    agents="archive_due",
+    agents="archive_due kept_out lift",
 )
 _PLAIN: Final = _verbs(
     read="retrieve list count", write="add", person="export_all delete_all", agents="archive_old_memories"
@@ -196,9 +196,14 @@ class BoundedMemory(MemoryManager):
 
     # --- what follows memories to other agents ----------------------------------------------------------------------
 
-    def delete(self, memory_id: str, *, with_derived: bool = False) -> DeleteResult:
+    def delete(self, memory_id: str, *, with_derived: bool = False, keep_out: bool = False) -> DeleteResult:
         if not self._by_agent:
-            return super().delete(memory_id, with_derived=with_derived)
+            return super().delete(memory_id, with_derived=with_derived, keep_out=keep_out)
+        if keep_out:
+            raise ForbiddenError(
+                "a text is kept out of all that is kept on a user, and the key is bound to agents; delete it without "
+                "keep_out, or with a key that is not"
+            )
         if self._item(memory_id) is None:
             self._records.read(memory_id)  # what is not to be seen has no descendants to speak of
         others = self._out_of_reach(memory_id)

@@ -31,7 +31,8 @@ _CODES: Final[Mapping[int, str]] = {
     403: "forbidden",
     404: "not_found",
     409: (
-        "quota_exceeded conflict expired stale lease_lost rules_changed plan_changed agent_removed request_in_progress"
+        "quota_exceeded conflict expired stale lease_lost rules_changed plan_changed agent_removed kept_out "
+        "request_in_progress"
     ),
     410: "key_destroyed",
     413: "request_too_large",
@@ -63,6 +64,7 @@ STATUSES: Final[Mapping[str, int]] = MappingProxyType(
 _ADVICE: Final[Mapping[str | int, str]] = {
     "quota_exceeded": "Delete memories that are no longer needed with memory_delete, then add it again.",
     "stale": "Read it again, then retry.",
+    "kept_out": "Leave it out: the user does not want this remembered.",
     401: "Ask whoever runs this server for a key that is valid; trying again will not help.",
     403: "Ask whoever runs this server for a key that may do this; trying again will not help.",
     404: "Look for it with memory_search; memory_explain says what became of a memory that was there.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from holdfast.core.prompts import Format
 from holdfast.core.records import ALL_KINDS, MemoryType
 from holdfast.core.values import MAX_DERIVED_FROM, MAX_TOP_K
 from holdfast.edges.operations.models import MEMORY_ID, Id, KindName, Paged, Scoped, example
-from holdfast.edges.operations.operation import MEMORY, READ, WRITE, Brief, Group
+from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, WRITE, Brief, Group
 from holdfast.edges.operations.outputs import Answer, ListOf, PageOf
 from holdfast.engine import MemoryManager
 from holdfast.memory.context import MAX_TOKENS
@@ -65,6 +65,13 @@ class NewMemory(_New):
 
     content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
     metadata: NewMetadata = None
+    similar: int = Field(
+        0,
+        ge=0,
+        le=MAX_TOP_K,
+        description="So many memories that are close to this one, at most, are in the answer: perhaps one of them is "
+        "to be corrected instead.",
+    )
 
 
 class NewMemories(_New):
@@ -134,6 +141,22 @@ class DeleteMemory(OneMemory):
     """Which memory to delete."""
 
     with_derived: bool = Field(False, description="All that was derived from it too.")
+    keep_out: bool = Field(
+        False,
+        description="Its text does not come back, whoever adds it again. All memories of the user that have it go to "
+        "the bin.",
+    )
+
+
+class KeptOut(Scoped):
+    """Whose texts that are kept out to list."""
+
+
+class Lifted(TypedDict):
+    """A memory whose text may come back."""
+
+    memory_id: str
+    operation: str
 
 
 class DerivedOf(OneMemory):
@@ -194,13 +217,19 @@ _ALL: Final = {"memory_types": ALL_KINDS}
 _BRIEF: Final = Brief(BriefMemories, shorten)
 
 
-@memories.add("POST /memories", WRITE, MEMORY, tool="memory_add", status=201, errors=(423,))
+#: A model adds what it has added before, and does not know what it could correct.
+_CAREFUL: Final = {"dedupe": True, "similar": 3}
+
+
+@memories.add("POST /memories", WRITE, MEMORY, tool="memory_add", tool_defaults=_CAREFUL, status=201, errors=(423,))
 def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     """Remember something.
 
     Use it for what matters beyond this conversation: a fact, a preference, a decision, how a task went. Write one
     thought for each memory, in a sentence that can be understood by itself later. When this answers, it is durable
-    (working memory aside, which lives in the process that serves the session).
+    (working memory aside, which lives in the process that serves the session). The operation `exists` says that the
+    text was there already, `kept_out` that the user does not want it remembered: then nothing was added. Where
+    `similar` memories say something else than this one, change or delete what is no longer true.
     """
     memory.auto_prune = asked.auto_prune
     return memory.add(**asked.to_arguments("auto_prune"))
@@ -272,9 +301,25 @@ def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> results.DeleteR
     """Send a memory to the recycle bin for 15 days, out of recall at once.
 
     Use it when the user asks for it or the memory is wrong; memory_restore brings it back. Working and short-term
-    memory is gone for good. A memory on hold is not deleted.
+    memory is gone for good. A memory on hold is not deleted. Where the user never wants to see it again, set keep_out.
     """
-    return memory.delete(asked.memory_id, with_derived=asked.with_derived)
+    return memory.delete(asked.memory_id, with_derived=asked.with_derived, keep_out=asked.keep_out)
+
+
+@memories.add("GET /kept-out", GOVERN, MEMORY)
+def list_kept_out(memory: MemoryManager, asked: KeptOut) -> ListOf[results.KeptOutResult]:  # noqa: ARG001
+    """List the memories of a user that were deleted with keep_out: their texts do not come back.
+
+    The texts themselves are not kept.
+    """
+    return {"items": memory.kept_out()}
+
+
+@memories.add("POST /memories/{memory_id}/lift", GOVERN, MEMORY, errors=(404,))
+def lift_kept_out(memory: MemoryManager, asked: OneMemory) -> Lifted:
+    """Let the text of a memory that was deleted with keep_out come back: it can be added again, or restored."""
+    memory.lift(asked.memory_id)
+    return {"memory_id": asked.memory_id, "operation": "lift"}
 
 
 @memories.add("POST /memories/{memory_id}/restore", WRITE, MEMORY, tool="memory_restore", errors=(404,))

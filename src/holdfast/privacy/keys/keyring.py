@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,9 @@ FOLDER: Final = "keys/"
 SIGNING: Final = f"{FOLDER}signing/"
 #: Where keys are moved to when their master key is lost: ``keys/abandoned/<id>/<digest>.json``.
 ABANDONED: Final = f"{FOLDER}abandoned/"
+#: Notes of texts that are kept out: ``keys/kept_out/<id>/<fingerprint>``. They go with the key.
+KEPT_OUT: Final = f"{FOLDER}kept_out/"
+_MOST_SIGNERS: Final = 4_096
 #: The id of the keyring: made with the first key, and never changed.
 _ID_FOLDER: Final = f"{FOLDER}keyring/"
 _ID: Final = f"{_ID_FOLDER}id"
@@ -140,6 +144,7 @@ class Keyring:
         self._claimed = False
         self._read_master = master_reader(self._setting, self._default)
         self._master: MasterKey | None = None
+        self._signers: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
     # --- which keyring it is -------------------------------------------------------------------------------------
@@ -201,15 +206,44 @@ class Keyring:
         return self.get(key_id)
 
     def destroy(self, key_id: str) -> int:
-        """Destroy a key for good, with abandoned ones of the same id; how many there were."""
-        names = list(self._kept_of(key_id))
-        if names:
-            self._objects.delete(names)
+        """Destroy a key for good, with abandoned ones of the same id, and the notes beside it; how many keys it was."""
+        names, notes = list(self._kept_of(key_id)), list(self._objects.names(f"{KEPT_OUT}{key_id}/"))
+        if names or notes:
+            self._objects.delete([*names, *notes])
+        self._signers.pop(key_id, None)
         return len(names)
 
     def has(self, key_id: str) -> bool:
-        """Whether there is a key of a pseudonym, in use or abandoned."""
-        return next(self._kept_of(key_id), None) is not None
+        """Whether there is a key of a pseudonym, in use or abandoned, or a note beside it."""
+        found = next(self._kept_of(key_id), None) or next(self._objects.names(f"{KEPT_OUT}{key_id}/"), None)
+        return found is not None
+
+    # --- texts that are kept out ---------------------------------------------------------------------------------
+
+    def sign_texts(self, key_id: str, hashes: Sequence[int]) -> list[str]:
+        """Fingerprints of hashes of texts, under the key of a pseudonym. What is made of that key is kept in memory."""
+        signer = self._signers.get(key_id)
+        if signer is None:
+            signer = hmac.digest(self.get(key_id).secret, b"holdfast texts that are kept out", "sha256")
+            if len(self._signers) >= _MOST_SIGNERS:
+                self._signers.clear()
+            self._signers[key_id] = signer
+        return [hmac.digest(signer, one.to_bytes(8, "big", signed=True), "sha256")[:16].hex() for one in hashes]
+
+    def note_kept_out(self, key_id: str, print_of: str, note: bytes) -> None:
+        """Note outside of the store that a text is kept out: no backup of before brings it back."""
+        self._objects.put(f"{KEPT_OUT}{key_id}/{print_of}", note)
+
+    def forget_kept_out(self, key_id: str, prints: Sequence[str]) -> None:
+        """Remove such notes."""
+        self._objects.delete([f"{KEPT_OUT}{key_id}/{one}" for one in prints])
+
+    def kept_out(self) -> Iterator[tuple[str, str, bytes]]:
+        """The notes: whose, which fingerprint, and what is said of it."""
+        for name in sorted(self._objects.names(KEPT_OUT)):
+            key_id, _, print_of = name.removeprefix(KEPT_OUT).partition("/")
+            with suppress(errors.ObjectMissingError):
+                yield key_id, print_of, self._objects.get(name)
 
     def _kept_of(self, key_id: str) -> Iterator[str]:
         with suppress(errors.ObjectMissingError):

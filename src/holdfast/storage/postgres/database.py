@@ -42,7 +42,9 @@ from holdfast.storage.relational.database import (
     R,
     Row,
     RowType,
+    SignTexts,
     T,
+    without_keys,
 )
 
 
@@ -163,6 +165,7 @@ class PostgresDatabase:
         self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
+        self.sign_texts: SignTexts = without_keys
         self._expectations = Expectations()
         with self._translate_errors(), self._connect() as connection:
             prepare_schema(
@@ -244,6 +247,7 @@ class PostgresDatabase:
         with self._translate_errors(), self._give_back(self._get()) as connection:
             _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=True, author=self.author)
+            tx.sign_texts = self.sign_texts
             tx.rely_on(subject, first, expected)
             try:
                 yield tx
@@ -346,6 +350,7 @@ class PostgresDatabase:
             if writes:
                 _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes, author=self.author)
+            tx.sign_texts = self.sign_texts
             if subject is not None:
                 tx.start_with(subject, *(answer.fetchone() for answer in answers[1:]))
             yield tx

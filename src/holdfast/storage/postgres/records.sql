@@ -66,7 +66,7 @@ WHERE state IN ('active', 'archived')
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, records.id, ttl, revision
+       pack, name, derived_from, records.id, ttl, revision, text_hash
 FROM jsonb_array_elements_text($1::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
 

@@ -30,6 +30,7 @@ FROM records WHERE subject = $1 GROUP BY kind
 -- name: rows
 SELECT 'memories' AS name, count(*) AS rows FROM records WHERE subject = $1
 UNION ALL SELECT 'facts', count(*) FROM facts WHERE subject = $1
+UNION ALL SELECT 'texts that are kept out', count(*) FROM kept_out WHERE subject = $1
 UNION ALL SELECT 'conversations', count(*) FROM sessions WHERE subject = $1
 UNION ALL SELECT 'messages', count(*) FROM history WHERE subject = $1
 UNION ALL SELECT 'short-term messages', count(*) FROM short_messages WHERE subject = $1

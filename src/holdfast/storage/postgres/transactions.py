@@ -29,8 +29,10 @@ from holdfast.storage.relational.database import (
     R,
     Row,
     RowType,
+    SignTexts,
     row_maker,
     statements,
+    without_keys,
 )
 
 PACKAGE: Final = "holdfast.storage.postgres"
@@ -169,6 +171,7 @@ class PostgresTransaction:
     def __init__(self, connection: Connection, *, schema: str, writes: bool, author: str = PYTHON) -> None:
         self.connection = connection
         self.author = author
+        self.sign_texts: SignTexts = without_keys
         self.xid: str | None = None
         """Names a transaction that writes, once it has had a subject or governs: by it one can ask how it ended."""
         self._cursor = binary_cursor(connection)

@@ -1,28 +1,107 @@
-"""What is attached to records: facts, schemas, cold objects, and where they came from.
+"""What is attached to records: facts, schemas, cold objects, where they came from, and which texts are kept out.
 
-The ``FactStore``, ``SchemaStore``, ``PackStore`` and ``ProvenanceStore`` of the relational engines. A record's own row
-says who wrote it and what it was derived from; the table of derivations says the latter the other way round. It is read
-for one subject at a time: an id that is another user's leads nowhere, as one that is nobody's does.
+The ``KeptOutStore``, ``FactStore``, ``SchemaStore``, ``PackStore`` and ``ProvenanceStore`` of the relational engines. A
+record's own row says who wrote it and what it was derived from; the table of derivations says the latter the other way
+round. It is read for one subject at a time: an id that is another user's leads nowhere, as one that is nobody's does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from holdfast.core.audit import Action, Event, current_actor
 from holdfast.core.errors import NotFoundError
-from holdfast.core.records import Fact, Scope, Subject, succession
+from holdfast.core.records import BIN, LIVE, Fact, Move, Outcome, Scope, State, Subject, succession
+from holdfast.core.texts import hash_text
 from holdfast.core.values import agent_of, agent_source, to_json
 from holdfast.ports.coordination import Lease
 from holdfast.ports.objects import Pack
-from holdfast.ports.records import Written
+from holdfast.ports.records import KeptText, Written
+from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction
+from holdfast.storage.relational.moves import CurrentRow, MoveBatch, find_current
 from holdfast.storage.relational.records import refuse_removed_agents
-from holdfast.storage.relational.rows import FactsRow, all_keys, read_alias
+from holdfast.storage.relational.rows import KEPT_OUT_REASON, KINDS, FactsRow, all_keys, find_kept_out, read_alias
 
 _EVERY_KEY: Final = (0, 2**63 - 1)
+
+
+class SqlKeptOut(SqlStore):
+    """The ``KeptOutStore`` of the relational engines."""
+
+    def add(
+        self,
+        subject: Subject,
+        record_id: str,
+        *,
+        now: int,
+        note: Callable[[str, Sequence[KeptText]], None],
+        agent: Scope | None = None,
+    ) -> tuple[Outcome, list[str]]:
+        with self._database.write(subject) as tx:
+            number = tx.number_of(subject)
+            refuse_removed_agents(tx, [agent])
+            row = None if number is None else find_current(tx, record_id, number)
+            if number is None or row is None or row.state not in LIVE:
+                return Outcome.STALE, []
+            hashes = [row.text_hash]
+            if row.name is not None and KINDS[row.kind].has_facts:  # an entity is made as its name, and then told more
+                hashes.append(hash_text(row.name))
+            batch = MoveBatch(tx, subject, number, now=now)
+            same = tx.all(CurrentRow, "records.live_of_text", (number, to_json(hashes)))
+            moves = [_to_bin(one, "deleted by the user, and its text is kept out", now) for one in same]
+            for one, move in zip(same, moves, strict=True):
+                if (hold := batch.holds.covering(one)) is not None:
+                    batch.refuse(move, KINDS[one.kind].name.value, hold=hold.id)
+                    batch.save()
+                    return Outcome.HELD, [one.id]
+            batch.move_all(moves)
+            alias, author = _alias(tx, number), current_actor(tx.author)
+            texts = [KeptText(one, record_id, now, author) for one in tx.sign_texts(alias, hashes)]
+            for text in texts:
+                tx.run("kept_out.add", (number, *text))
+            batch.save()
+            append(tx, number, [Event(now, Action.KEPT_OUT, record_id, {"memories": len(same)})])
+            note(alias, texts)
+            return Outcome.DONE, [one.id for one in same]
+
+    def adopt(self, subject: Subject, texts: Sequence[KeptText], *, now: int) -> int:
+        with self._database.write(subject) as tx:
+            number = tx.number_of(subject)
+            if number is None:
+                return 0
+            for text in texts:
+                tx.run("kept_out.add", (number, *text))
+            hashes = tx.all(int, "records.live_hashes", (number,))
+            kept = sorted(find_kept_out(tx, number, hashes))
+            same = tx.all(CurrentRow, "records.live_of_text", (number, to_json(kept)))
+            batch = MoveBatch(tx, subject, number, now=now, is_held=False)
+            batch.move_all([_to_bin(one, KEPT_OUT_REASON, now) for one in same])
+            batch.save()
+            return len(same)
+
+    def list(self, subject: Subject) -> list[KeptText]:
+        return self._ask_about(subject, KeptText, "kept_out.list")
+
+    def lift(self, subject: Subject, memory_id: str, *, now: int) -> bool:
+        with self._database.write(subject) as tx:
+            number = tx.number_of(subject)
+            if number is None or not tx.run("kept_out.lift", (number, memory_id)):
+                return False
+            append(tx, number, [Event(now, Action.LIFTED, memory_id, {})])
+            return True
+
+    def find(self, subject: Subject, hashes: Sequence[int]) -> set[int]:
+        with self._database.read(subject) as tx:
+            number = tx.number_of(subject)
+            return set() if number is None else set(find_kept_out(tx, number, hashes))
+
+
+def _to_bin(row: CurrentRow, reason: str, now: int) -> Move:
+    return Move(row.id, row.version, row.state, State.RECYCLED, reason, purge_at=now + BIN)
 
 
 class SqlPacks(SqlStore):

@@ -16,7 +16,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from holdfast.core.errors import ClosedError, InDoubtError
+from holdfast.core.errors import ClosedError, InDoubtError, KeyMissingError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, State, Subject
 from holdfast.core.values import parse_json_object
 from holdfast.storage.catalog import MESSAGE_BITS
@@ -189,11 +189,21 @@ def _construct(row: Callable[..., Any], values: Sequence[Any]) -> Any:
     return row(*values)
 
 
+#: Makes fingerprints of hashes of texts under the data key of a pseudonym; ``StorageError`` if the key is out of reach.
+SignTexts = Callable[[str, Sequence[int]], list[str]]
+
+
+def without_keys(alias: str, _hashes: Sequence[int]) -> list[str]:
+    """Signs nothing: for a database that was opened without a keyring."""
+    raise KeyMissingError(f"key {alias} is out of reach: the database was opened without a keyring")
+
+
 class Transaction(Protocol):
     """A transaction. Statements that would make something twice raise ``DuplicateError``."""
 
     author: str
     """Whom audit entries name where no edge says who acts: the author that the store was opened with."""
+    sign_texts: SignTexts
 
     @property
     def is_alone(self) -> bool:
@@ -301,6 +311,7 @@ class Database(Transactions, Protocol):
 
     author: str
     """Whom audit entries name where no edge says who acts."""
+    sign_texts: SignTexts
     on_commit: Callable[[], None]
     """Called after each commit of a transaction that writes, outside of it; it never raises."""
 

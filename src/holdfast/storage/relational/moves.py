@@ -18,7 +18,16 @@ from holdfast.ports.coordination import Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import DuplicateError, Transaction, Transactions
-from holdfast.storage.relational.rows import KINDS, Counts, ScopeCounter, Stored, key_range, read_context, to_stored
+from holdfast.storage.relational.rows import (
+    KINDS,
+    Counts,
+    ScopeCounter,
+    Stored,
+    find_kept_out,
+    key_range,
+    read_context,
+    to_stored,
+)
 from holdfast.storage.relational.rules import check_rules
 
 #: So many alike removals are worth a statement of their own.
@@ -28,6 +37,7 @@ REFUSALS: Final = {
     Outcome.TAKEN: "another goes by its name",
     Outcome.FULL: "the quota has no room for it",
     Outcome.PARTED: "its agent is in the recycle bin",
+    Outcome.KEPT_OUT: "its text is kept out",
 }
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
 
@@ -49,6 +59,7 @@ class CurrentRow(NamedTuple):
     id: str
     ttl: int | None
     revision: int
+    text_hash: int
     is_over: bool = False
     """Whether its time is over, where that was asked."""
 
@@ -119,6 +130,8 @@ class MoveBatch:
         if move.target in LIVE and move.source not in LIVE:
             if "agent" in kind.scope and removed_until(self.tx, self.subject.tenant, row.agent_id) is not None:
                 return self.answer(move, kind.name.value, Outcome.PARTED)
+            if find_kept_out(self.tx, self.number, [row.text_hash]):
+                return self.answer(move, kind.name.value, Outcome.KEPT_OUT)
             self.free_names(kind, [row.name])
         if _is_removal(move) and (hold := self.holds.covering(row)) is not None:
             self.refuse(move, kind.name.value, hold=hold.id)

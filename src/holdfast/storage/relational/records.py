@@ -34,7 +34,7 @@ from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import agent_source, to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
-from holdfast.ports.records import Added, Put, PutOutcome
+from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
@@ -195,6 +195,7 @@ class _Insertion:
     prune: bool
     now: int
     dedupe: bool
+    skip_kept_out: bool
     stored: Mapping[str, record_rows.Stored]
     """The stored forms of the records' texts, by the records' ids."""
     puts: Mapping[str, Put] = field(default_factory=dict)
@@ -215,17 +216,26 @@ class SqlRecords(SqlStore):
         self._profiles = Profiles()
 
     def insert(
-        self, subject: Subject, kind: Kind, entries: Sequence[Entry], *, prune: bool, now: int, dedupe: bool = False
+        self,
+        subject: Subject,
+        kind: Kind,
+        entries: Sequence[Entry],
+        *,
+        prune: bool,
+        now: int,
+        dedupe: bool = False,
+        skip_kept_out: bool = False,
     ) -> Added:
         scopes = [record.scope for record, _ in entries]
-        return self._write(_Insertion(subject, kind, scopes, entries, prune, now, dedupe, _to_stored(entries)))
+        how = (prune, now, dedupe, skip_kept_out)
+        return self._write(_Insertion(subject, kind, scopes, entries, *how, _to_stored(entries)))
 
     def put(
         self, scope: Scope, kind: Kind, puts: Sequence[Put], *, now: int, prune: bool = False
     ) -> tuple[list[PutOutcome], Added]:
         entries = [put.entry for put in puts if put.entry is not None]
         named = {put.name: put for put in puts if put.name is not None}
-        new = _Insertion(scope.subject, kind, [scope], entries, prune, now, False, _to_stored(entries), named)
+        new = _Insertion(scope.subject, kind, [scope], entries, prune, now, False, False, _to_stored(entries), named)
         added = self._write(new)
         outcomes = []
         for put in puts:
@@ -264,20 +274,23 @@ class SqlRecords(SqlStore):
             batch = MoveBatch(tx, subject, number, now=new.now, is_held=context.is_held)
             counter = batch.counter(kind, context.counts)
             maximum = context.limits(kind)
+            kept_out = _find_kept_out(tx, number, new) if context.keeps_out else {}
+            if kept_out and not new.skip_kept_out:
+                raise kept_out_error("nothing was added", next(iter(kept_out.values())))
+            new = _without(new, kept_out)
             found = _find_same(tx, number, new) if new.dedupe and new.entries else {}
-            new = replace(new, entries=[one for one in new.entries if one.record.id not in found]) if found else new
+            new = _without(new, found)
             first = new.entries[0].record.id if new.entries and before is not None else None
             if first is not None and record_moves.find_current(tx, first, number) is not None:
-                return Added(
-                    counter.usage(maximum), len(before or ()), tuple(before or ()), found
-                )  # an answer was lost
+                pruned = tuple(before or ())  # only the answer was lost
+                return Added(counter.usage(maximum), len(pruned), pruned, found, kept_out)
             if context.is_removed:
                 refuse_removed_agents(tx, new.scopes)
             if not new.entries and not new.puts:
-                return Added(counter.usage(maximum), 0, found=found)
+                return Added(counter.usage(maximum), 0, found=found, kept_out=kept_out)
             self._add(batch, new, number, context)
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
-            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), found)
+            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), found, kept_out)
 
     def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
         """Write new records; room is made for them first, if there is none."""
@@ -422,9 +435,11 @@ class SqlRecords(SqlStore):
             if (row.pack is not None) != from_cold:
                 return False  # what lies in the object store is brought back before it is changed
             context = record_rows.read_context(tx, record.scope.subject, kind)
+            stored = record_rows.to_stored(record.content, record.metadata, record.body)
+            if context.keeps_out and record_rows.find_kept_out(tx, number, [stored.text_hash]):
+                raise kept_out_error(f"memory {record.id} was not changed")
             batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
             batch.counter(kind, context.counts)
-            stored = record_rows.to_stored(record.content, record.metadata, record.body)
             self._rewrite(batch, row, entry, stored, context.limits(kind), reason=reason)
             batch.save()
             return True
@@ -517,6 +532,17 @@ class SqlRecords(SqlStore):
             quota = tx.find(QuotaRow, "records.quota", who) or QuotaRow(None, None)
             values = quota._asdict() | {name: -1 if value is None else value for name, value in maximum.items()}
             tx.run("records.put_quota", (*who, values["max_memories"], values["max_bytes"]))
+
+
+def _without(new: _Insertion, left_out: Mapping[str, str]) -> _Insertion:
+    return replace(new, entries=[one for one in new.entries if one.record.id not in left_out]) if left_out else new
+
+
+def _find_kept_out(tx: Transaction, number: int, new: _Insertion) -> dict[str, str]:
+    """The entries whose texts are kept out, with the memories that were deleted for it."""
+    hashes = {record.id: new.stored[record.id].text_hash for record, _ in new.entries}
+    kept = record_rows.find_kept_out(tx, number, hashes.values())
+    return {record_id: kept[text_hash] for record_id, text_hash in hashes.items() if text_hash in kept}
 
 
 class SameRow(NamedTuple):

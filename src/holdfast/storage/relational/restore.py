@@ -30,7 +30,15 @@ from holdfast.storage.catalog import MESSAGE_BITS, table_of
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Transaction, Transactions
 from holdfast.storage.relational.moves import CurrentRow, MoveBatch, model_code
-from holdfast.storage.relational.rows import KINDS, RecordRow, ScopeCounter, note_derivations, read_alias
+from holdfast.storage.relational.rows import (
+    KEPT_OUT_REASON,
+    KINDS,
+    RecordRow,
+    ScopeCounter,
+    find_kept_out,
+    note_derivations,
+    read_alias,
+)
 from holdfast.storage.relational.rules import Profiles, scope_of
 from holdfast.storage.relational.sessions import find_active, find_by_id, message_keys
 
@@ -174,10 +182,12 @@ class RecordBatch(_RestoreBatch):
         self._rows: list[Values] = []
         self._there: dict[str, CurrentRow] = {}
         self._packs: dict[int, int] = {}
+        self._kept_out: Mapping[int, str] = {}
 
     def take(self, rows: Sequence[Mapping[str, Any]], *, overwrite: bool) -> None:
         """Choose the records that are to come back."""
         whole = [row for row in rows if row["state"] != State.DELETING]
+        self._kept_out = find_kept_out(self._tx, self._number, (row["text_hash"] for row in whole))
         asked = (to_json([row["id"] for row in whole]), self._number, True)
         self._there = {row.id: row for row in self._tx.all(CurrentRow, "records.current_all", asked)}
         missing = [row for row in whole if self._gives_way(row["id"], overwrite=overwrite)]
@@ -200,6 +210,10 @@ class RecordBatch(_RestoreBatch):
         """A record as it was; but what is an agent's own is where the agent is, and nothing comes into the recycle bin
         to be gone from there at once.
         """
+        if row["state"] in LIVE and row["text_hash"] in self._kept_out:
+            self.counts["kept_out"] += 1
+            moved = {"moved_at": self._now, "purge_at": self._now + BIN, "reason": KEPT_OUT_REASON, "bundle": None}
+            return {**row, **moved, "state": State.RECYCLED.value, "previous": row["state"]}
         if row["state"] in LIVE and "agent" in KINDS[row["kind"]].scope:
             following = self._follow_agent(row["agent_id"])
             return {**row, **following, "previous": row["state"]} if following else row
@@ -287,7 +301,7 @@ class RecordBatch(_RestoreBatch):
         self._tx.run_many("restore.insert_record", stored)
         note_derivations(self._tx, self._number, keyed)
         self._batch.save()
-        self.counts["memories"] = len(self._rows) - self.counts["expired"]
+        self.counts["memories"] = len(self._rows) - self.counts["expired"] - self.counts["kept_out"]
         entities = {row["id"] for row in self._rows if KINDS[row["kind"]].has_facts}
         return frozenset(entities - self._there.keys()), frozenset(entities & self._there.keys())
 

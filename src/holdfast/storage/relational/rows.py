@@ -83,6 +83,8 @@ class WriteContext(NamedTuple):
     """Whether a hold stands that may cover something of the subject."""
     is_removed: bool
     """Whether one of the agents is in the recycle bin."""
+    keeps_out: bool
+    """Whether there are texts that are not to come back."""
 
     @property
     def counts(self) -> Counts:
@@ -268,6 +270,27 @@ class FactsRow(NamedTuple):
 def kind_name(code: int | None) -> str:
     """The name of a kind; without a code, a conversation is meant."""
     return HISTORY if code is None else KINDS[code].name.value
+
+
+#: Why a record is in the recycle bin that came back from a backup.
+KEPT_OUT_REASON: Final = "its text is kept out"
+
+
+class KeptRow(NamedTuple):
+    """A fingerprint that is kept out, and the memory that was deleted for it."""
+
+    print: str
+    memory_id: str
+
+
+def find_kept_out(tx: Transaction, number: int, hashes: Iterable[int]) -> dict[int, str]:
+    """Those hashes of texts that a subject keeps out, with the ids of the memories that were deleted for it."""
+    wanted = sorted(set(hashes))
+    if not wanted or tx.find(int, "kept_out.any", (number,)) is None:
+        return {}
+    prints = tx.sign_texts(read_alias(tx, number) or "", wanted)
+    found = {row.print: row.memory_id for row in tx.all(KeptRow, "kept_out.matching", (number, to_json(prints)))}
+    return {one: found[signed] for one, signed in zip(wanted, prints, strict=True) if signed in found}
 
 
 def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Sequence[str]]]) -> None:

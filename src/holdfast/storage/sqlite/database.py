@@ -25,8 +25,10 @@ from holdfast.storage.relational.database import (
     Question,
     R,
     RowType,
+    SignTexts,
     T,
     migrations,
+    without_keys,
 )
 from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
 from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
@@ -65,6 +67,7 @@ class SqliteDatabase:
         self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
+        self.sign_texts: SignTexts = without_keys
         self._readers: list[apsw.Connection] = []
         self._lock = threading.Lock()
         self._only_read: ReadOnlyFile | None = None
@@ -105,7 +108,7 @@ class SqliteDatabase:
                 connection.execute("BEGIN IMMEDIATE")
                 if (deadline := current_deadline()) is not None:
                     deadline.keep_on()
-                tx = SqliteTransaction(connection, self.author)
+                tx = SqliteTransaction(connection, self.author, self.sign_texts)
                 yield tx
                 connection.execute("COMMIT")
             finally:
@@ -186,7 +189,7 @@ class SqliteDatabase:
         """A consistent view of the store as it is now."""
         with self._reader() as connection:
             connection.execute("BEGIN")
-            yield SqliteTransaction(connection)
+            yield SqliteTransaction(connection, self.author, self.sign_texts)
 
     def ask(
         self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None

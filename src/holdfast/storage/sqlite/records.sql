@@ -25,7 +25,8 @@ SELECT known.no AS number, coalesce(seq, 0) AS seq, coalesce(floor, 0) AS floor,
        EXISTS (SELECT 1 FROM holds WHERE tenant = ?2 AND released_at IS NULL AND (user_id IS NULL OR user_id = ?3)) AS is_held,
        EXISTS (SELECT 1 FROM registry
                WHERE tenant = ?2 AND sort = 'agent' AND state != 'active' AND id IN (SELECT value FROM json_each(?5)))
-       AS is_removed
+       AS is_removed,
+       EXISTS (SELECT 1 FROM kept_out WHERE kept_out.subject = known.no) AS keeps_out
 FROM (SELECT (SELECT no FROM subjects WHERE subject = ?1) AS no) AS known
 LEFT JOIN scopes ON scopes.scope = (known.no << :KIND_BITS | ?4)
 LEFT JOIN quotas AS everyone ON everyone.tenant = ?2 AND everyone.user_id = '' AND everyone.kind = ?4
@@ -53,7 +54,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subj
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END AS metadata, pack,
-       name, derived_from, id, ttl, revision
+       name, derived_from, id, ttl, revision, text_hash
 FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
 
 -- name: recycle_all

@@ -30,6 +30,7 @@ FROM records WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1 G
 -- name: rows
 SELECT 'memories' AS name, count(*) AS rows FROM records WHERE key BETWEEN ?1 << :KEY_BITS AND ((?1 + 1) << :KEY_BITS) - 1
 UNION ALL SELECT 'facts', count(*) FROM facts WHERE subject = ?1
+UNION ALL SELECT 'texts that are kept out', count(*) FROM kept_out WHERE subject = ?1
 UNION ALL SELECT 'conversations', count(*) FROM sessions WHERE subject = ?1
 UNION ALL
 SELECT 'messages', count(*)

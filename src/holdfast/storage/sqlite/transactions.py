@@ -17,8 +17,10 @@ from holdfast.storage.relational.database import (
     R,
     Row,
     RowType,
+    SignTexts,
     row_maker,
     statements,
+    without_keys,
 )
 
 PACKAGE: Final = "holdfast.storage.sqlite"
@@ -29,12 +31,13 @@ _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("__weakref__", "after", "author", "connection", "then")
+    __slots__ = ("__weakref__", "after", "author", "connection", "sign_texts", "then")
     is_alone = True
 
-    def __init__(self, connection: apsw.Connection, author: str = PYTHON) -> None:
+    def __init__(self, connection: apsw.Connection, author: str = PYTHON, sign_texts: SignTexts = without_keys) -> None:
         self.connection = connection
         self.author = author
+        self.sign_texts = sign_texts
         self.after: list[Callable[[], object]] = []
         """What is to be done once it is committed."""
         self.then = self.after.append

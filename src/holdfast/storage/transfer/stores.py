@@ -205,6 +205,7 @@ _OWNED: Final = {
     "versions": _select_owned("versions ON versions.subject = wanted.value", "versions.key, versions.version"),
     "sessions": _select_owned("sessions ON sessions.subject = wanted.value", "sessions.no"),
     "facts": _select_owned("facts ON facts.subject = wanted.value", "facts.id"),
+    "kept_out": _select_owned("kept_out ON kept_out.subject = wanted.value", "kept_out.print"),
     "packs": _select_owned("packs ON packs.subject = wanted.value", "packs.no"),
     "totals": _select_owned("totals ON totals.subject = wanted.value", "kind, state, cause"),
     "audit": _select_owned("audit INDEXED BY audit_by_place ON audit.subject = wanted.value"),

@@ -18,7 +18,10 @@ def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
     else:
         yield f"Deleted {done['memory_id']} for good."
     for gone in done.get("deleted_with", ()):
-        yield f"Recycled {gone} with it, which was derived from it."
+        because = "has the same text, or was" if done.get("kept_out") else "was"
+        yield f"Recycled {gone} with it, which {because} derived from it."
+    if done.get("kept_out"):
+        yield "Its text is kept out from now on (holdfast kept-out list)."
     for left in done.get("derived", ()):
         yield f"{left} was derived from it and is still there."
     if done.get("derived"):
@@ -26,11 +29,12 @@ def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
 
 
 @command(app, "delete", of_memory, render=_show_deleted)
-def delete(call: Call, *, memory_id: MemoryId, with_derived: bool = False) -> Any:
+def delete(call: Call, *, memory_id: MemoryId, with_derived: bool = False, keep_out: bool = False) -> Any:
     """Send a memory to the recycle bin, out of recall at once. (A short-term message is gone for good.)
 
     Options:
         --with-derived  All that was derived from it goes to the bin, too.
+        --keep-out  Its text does not come back, whoever adds it again.
 
     Examples:
         id=$(holdfast add "Likes tea" --user alice --quiet)
@@ -40,7 +44,7 @@ def delete(call: Call, *, memory_id: MemoryId, with_derived: bool = False) -> An
         holdfast add "Bring tea" --user alice --derived-from $id
         holdfast delete $id --user alice --with-derived
     """
-    return call.memory.delete(memory_id, with_derived=with_derived)
+    return call.memory.delete(memory_id, with_derived=with_derived, keep_out=keep_out)
 
 
 def _show_restored(back: Mapping[str, Any]) -> Iterator[Part]:

@@ -56,12 +56,19 @@ DerivedFrom = Annotated[
 Archived = Annotated[bool, declare("--archived", "Archived memories too.")]
 
 
-def _show_added(added: Mapping[str, Any]) -> str:
+def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
     parts = [added["memory_type"], f"{added['latency_ms']:.1f} ms"]
     parts += [f"room for {added['quota_remaining']:,} more"] if added["quota_remaining"] is not None else []
     parts += [f"{plural(added['pruned'], 'old memory')} recycled"] if "pruned" in added else []
     parts += [f"{plural(added['dropped'], 'old message')} left the window"] if "dropped" in added else []
-    return f"Remembered {added['memory_id']} ({', '.join(parts)})."
+    if added["operation"] == "exists":
+        yield f"It is there already: {added['memory_id']} ({', '.join(parts)})."
+    elif added["operation"] == "kept_out":
+        yield f"Not remembered: this text is kept out since {added['memory_id']} was deleted (holdfast kept-out list)."
+    else:
+        yield f"Remembered {added['memory_id']} ({', '.join(parts)})."
+    for one in added.get("similar", ()):
+        yield Text.assemble("Close to it: ", _bar(one["score"]), f"  {one['memory_id']}  ") + cut(one["content"], 60)
 
 
 @command(app, "add", of_memory, render=_show_added)
@@ -72,6 +79,8 @@ def add(
     kind: MemoryType = MemoryType.LONG_TERM,
     metadata: Metadata = None,
     meta: list[str] | None = None,
+    dedupe: bool = False,
+    similar: int = 0,
     source: str | None = None,
     derived_from: DerivedFrom = None,
     prune: bool = False,
@@ -83,6 +92,8 @@ def add(
         TEXT  What to remember; - reads it from standard input.
         --kind -k KIND  The kind of memory: <kinds>.
         --meta KEY=VALUE  One field of the metadata; a value that is JSON is read as JSON.
+        --dedupe  If the text is there already, show that memory instead of adding it again.
+        --similar N  Show up to so many memories that are close to it.
         --source NAME  Who or what it comes from; the agent, if not given.
         --prune  At the quota, recycle the oldest tenth to make room.
 
@@ -92,11 +103,14 @@ def add(
         echo 'Prefers a window seat' | holdfast add - --user alice --kind persona
 
         holdfast add '{"city": "Lisbon", "nights": 4}' -u alice --kind structured
+
+        holdfast add "enjoys skiing" --user alice --dedupe --similar 3
     """
     _check_kinds([kind])
     said, content = read_metadata(metadata, meta or ()) or None, _read_text(text)
     verb = call.memory.add_with_auto_prune if prune else call.memory.add
-    added = verb(content, kind, said, source=source, derived_from=derived_from)
+    asked: dict[str, Any] = {"dedupe": dedupe or None, "similar": similar, "source": source}
+    added = verb(content, kind, said, **asked, derived_from=derived_from)
     return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
 
 
@@ -172,6 +186,8 @@ def show_results(results: Sequence[Mapping[str, Any]], target: Console | None = 
         for one in results:
             line = Text.assemble(_bar(one["score"]), f"  {one['memory_type']:<10}  {one['memory_id']}  ")
             yield line + cut(one["content"], max(_LEAST_CONTENT, target.width - line.cell_len))
+            if "count" in one:
+                yield Text(f"    {one['count']} memories have this text")
             if "explanation" in one:
                 yield Text(f"    {_join_score(one['explanation'])}")
 
@@ -180,6 +196,8 @@ def _to_cell(result: Mapping[str, Any], room: int) -> Text:
     lines = [cut(result["content"], room), dim(result["memory_id"])]
     if metadata := {name: value for name, value in result["metadata"].items() if name not in _HIDDEN}:
         lines.append(Text(cut(to_json(metadata), room).plain, style="cyan"))
+    if "count" in result:
+        lines.append(dim(f"{result['count']} memories have this text"))
     if "explanation" in result:
         lines.append(Text(_join_score(result["explanation"]), style="magenta"))
     return Text("\n").join(lines)

@@ -182,6 +182,16 @@ ALTER TABLE versions ALTER COLUMN content SET STORAGE EXTERNAL;
 
 CREATE INDEX versions_by_end ON versions (ended_at);
 
+-- Texts that are not to come back, as keyed fingerprints: without the user's data key nothing can be told from them.
+CREATE TABLE kept_out (
+    subject   bigint NOT NULL,
+    print     text   COLLATE "C" NOT NULL,
+    memory_id text   COLLATE "C" NOT NULL,               -- the memory that was deleted for it
+    kept_at   bigint NOT NULL,
+    author    text   COLLATE "C" NOT NULL,
+    PRIMARY KEY (subject, print)
+);
+
 -- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
 CREATE TABLE quotas (
     tenant       text   COLLATE "C" NOT NULL,
@@ -525,7 +535,7 @@ CREATE FUNCTION write_context(
     whose text, whose_tenant text, whose_user text, of_kind bigint, agents text,
     OUT number bigint, OUT seq bigint, OUT floor bigint, OUT next bigint, OUT memories bigint, OUT bytes bigint,
     OUT their_memories bigint, OUT their_bytes bigint, OUT own_memories bigint, OUT own_bytes bigint,
-    OUT version bigint, OUT is_held boolean, OUT is_removed boolean
+    OUT version bigint, OUT is_held boolean, OUT is_removed boolean, OUT keeps_out boolean
 ) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     SELECT no INTO number FROM subjects WHERE subject = whose;
@@ -540,8 +550,9 @@ BEGIN
                    WHERE tenant = whose_tenant AND released_at IS NULL AND (user_id IS NULL OR user_id = whose_user)),
            EXISTS (SELECT 1 FROM registry
                    WHERE tenant = whose_tenant AND sort = 'agent' AND state != 'active'
-                     AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(agents::jsonb))))
-    INTO their_memories, their_bytes, own_memories, own_bytes, version, is_held, is_removed
+                     AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(agents::jsonb)))),
+           EXISTS (SELECT 1 FROM kept_out WHERE kept_out.subject = number)
+    INTO their_memories, their_bytes, own_memories, own_bytes, version, is_held, is_removed, keeps_out
     FROM (SELECT 1 AS one) AS look
     LEFT JOIN quotas AS everyone ON everyone.tenant = whose_tenant AND everyone.user_id = '' AND everyone.kind = of_kind
     LEFT JOIN quotas AS own ON own.tenant = whose_tenant AND own.user_id = whose_user AND own.kind = of_kind;

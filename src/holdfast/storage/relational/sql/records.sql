@@ -66,9 +66,17 @@ WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($2) AND records
   AND ($5::text IS NULL OR agent_id = $5)
 ORDER BY key
 
+-- name: live_of_text
+SELECT :CURRENT FROM records
+WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($2) AND state IN ('active', 'archived') ORDER BY key
+
+-- name: live_hashes
+SELECT DISTINCT text_hash FROM records
+WHERE subject = $1 AND subject + 0 = $1 AND state IN ('active', 'archived')
+
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id, ttl, revision
+       pack, name, derived_from, id, ttl, revision, text_hash
 FROM records WHERE id = $1 AND subject = $2
 
 -- What is being deleted stays where a sweep looks for it.

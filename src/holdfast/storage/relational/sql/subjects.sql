@@ -50,6 +50,9 @@ DELETE FROM subjects WHERE no = $1 AND subject >= chr(1) AND subject < chr(2)
 -- name: pack_names
 SELECT name FROM packs WHERE subject = $1
 
+-- name: remove_kept_out
+DELETE FROM kept_out WHERE subject = $1 AND print IN (SELECT print FROM kept_out WHERE subject = $1 ORDER BY print LIMIT $2)
+
 -- name: remove_facts
 DELETE FROM facts WHERE subject = $1 AND id IN (SELECT id FROM facts WHERE subject = $1 ORDER BY id LIMIT $2)
 

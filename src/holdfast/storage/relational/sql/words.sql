@@ -38,4 +38,5 @@ sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, ver
 
 -- A record as a move finds it.
 -- name: CURRENT
-key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl, revision
+key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl, revision,
+       text_hash

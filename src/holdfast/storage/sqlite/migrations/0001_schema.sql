@@ -159,6 +159,16 @@ CREATE TABLE versions (
 CREATE INDEX versions_by_key ON versions (key);
 CREATE INDEX versions_by_end ON versions (ended_at);
 
+-- Texts that are not to come back, as keyed fingerprints: without the user's data key nothing can be told from them.
+CREATE TABLE kept_out (
+    subject   INTEGER NOT NULL,
+    print     TEXT    NOT NULL,
+    memory_id TEXT    NOT NULL,                          -- the memory that was deleted for it
+    kept_at   INTEGER NOT NULL,
+    author    TEXT    NOT NULL,
+    PRIMARY KEY (subject, print)
+) STRICT, WITHOUT ROWID;
+
 -- Limits that differ from the defaults: NULL is the default, -1 is no limit, user '' is the whole tenant.
 CREATE TABLE quotas (
     tenant       TEXT    NOT NULL,

@@ -1,0 +1,78 @@
+"""Texts that are not to come back: a fingerprint of each under the user's data key, in the store and beside the key.
+
+The store holds every write against its own list. What lies beside the key is for a store that is restored from a
+backup of before: it learns from there what was kept out since. Both are erased with the user, and without the key
+nothing can be told from a fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from holdfast.core.errors import NotFoundError, quote
+from holdfast.core.records import Outcome, Scope, Subject, Version
+from holdfast.core.texts import hash_text
+from holdfast.core.values import iso, to_json
+from holdfast.ports.records import KeptOutStore, KeptText
+from holdfast.ports.subjects import SubjectReader, SubjectStore
+from holdfast.privacy.keys.keyring import Keyring
+from holdfast.privacy.sealed_objects import ensure_key
+from holdfast.results import KeptOutResult
+
+
+class KeepOut:
+    """Keeps texts out, lists them and lifts it."""
+
+    def __init__(
+        self,
+        store: KeptOutStore,
+        subjects: tuple[SubjectReader, SubjectStore],
+        keyring: Keyring,
+        is_erased: Callable[[str], bool],
+    ) -> None:
+        self._store, self._keyring, self._is_erased = store, keyring, is_erased
+        self._reader, self._subjects = subjects
+
+    def add(self, subject: Subject, record_id: str, *, now: int, agent: Scope) -> tuple[Outcome, list[str]]:
+        """Keep the text of a record out, and recycle all of the user's records that have it: their ids."""
+        ensure_key(self._keyring, self._reader.alias(subject) or "", now, self._is_erased)
+        return self._store.add(subject, record_id, now=now, note=self._note, agent=agent)
+
+    def _note(self, alias: str, texts: Sequence[KeptText]) -> None:
+        for text in texts:
+            self._keyring.note_kept_out(alias, text.print, to_json(text._asdict()).encode())
+
+    def leave_out(self, subject: Subject, versions: list[Version]) -> list[Version]:
+        """Ended versions of records, without those whose texts are kept out."""
+        kept = self._store.find(subject, [hash_text(one.content) for one in versions]) if versions else set()
+        return [one for one in versions if hash_text(one.content) not in kept] if kept else versions
+
+    def list(self, subject: Subject) -> list[KeptOutResult]:
+        """The memories whose texts are kept out, the first first."""
+        found = {text.memory_id: text for text in self._store.list(subject)}
+        return [
+            {"memory_id": text.memory_id, "kept_out_at": iso(text.kept_at), "author": text.author}
+            for text in found.values()
+        ]
+
+    def lift(self, subject: Subject, memory_id: str, *, now: int) -> None:
+        """Let the text of a memory come back; ``NotFoundError`` if it is not kept out."""
+        prints = [text.print for text in self._store.list(subject) if text.memory_id == memory_id]
+        if not self._store.lift(subject, memory_id, now=now):
+            raise NotFoundError(
+                f"the text of memory {quote(memory_id)} is not kept out for user {subject.user_id!r}; list what is "
+                "with: holdfast kept-out list"
+            )
+        self._keyring.forget_kept_out(self._reader.alias(subject) or "", prints)
+
+    def replay(self, now: int) -> int:
+        """Keep out of a restored store what is noted beside the keys; how many memories went to the recycle bin."""
+        count = 0
+        for alias, notes in groupby(self._keyring.kept_out(), key=itemgetter(0)):
+            texts = [KeptText(**json.loads(note)) for _, _, note in notes]
+            for _, subject in self._subjects.having([alias]):
+                count += self._store.adopt(subject, texts, now=now)
+        return count

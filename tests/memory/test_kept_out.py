@@ -1,0 +1,241 @@
+"""A text that was deleted with ``keep_out`` does not come back, whoever feeds it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clocks import FakeClock
+from holdfast import Holdfast, MemoryManager
+from holdfast.core.errors import HeldError, InvalidInputError, KeptOutError, NotFoundError, StorageError
+from homes import Homes
+
+TEA = "Ann likes green tea."
+AGAIN = "ann  LIKES green tea!"
+
+
+@pytest.fixture
+def gone(memory: MemoryManager) -> str:
+    """The memory that was deleted."""
+    memory_id = memory.add(TEA)["memory_id"]
+    assert memory.delete(memory_id, keep_out=True)["kept_out"]
+    return memory_id
+
+
+def test_adding_it_says_so_and_adds_nothing(memory: MemoryManager, gone: str) -> None:
+    added = memory.add(AGAIN)
+
+    assert (added["operation"], added["memory_id"]) == ("kept_out", gone)
+    assert memory.retrieve("green tea") == []
+    assert memory.count_memories() == 0
+
+
+def test_of_many_the_others_are_added(memory: MemoryManager, gone: str) -> None:
+    added = memory.add_many(["one", AGAIN, "two"])
+
+    assert (added["memory_ids"][1], added["kept_out"]) == (gone, 1)
+    assert {one["content"] for one in memory.list_memories()} == {"one", "two"}
+
+
+WRITES: dict[str, Callable[[MemoryManager], Any]] = {
+    "long-term": lambda memory: memory.long_term.add(AGAIN),
+    "persona": lambda memory: memory.persona.add(AGAIN),
+    "an update": lambda memory: memory.update(memory.add("Ann likes coffee")["memory_id"], AGAIN),
+    "an episode": lambda memory: memory.episodic.record_episode("a task", [], summary=AGAIN),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_every_other_way_to_write_it_is_refused(memory: MemoryManager, gone: str, write: Callable[..., Any]) -> None:
+    with pytest.raises(KeptOutError, match="is kept out") as refused:
+        write(memory)
+    assert refused.value.code == "kept_out"
+    kinds = ["long_term", "persona", "episodic"]
+    assert TEA.lower() not in {one["content"].lower() for one in memory.retrieve("green tea", kinds)}
+
+
+def test_a_document_and_an_entity_stay_out_too(memory: MemoryManager) -> None:
+    memory.structured.put("notes", {"drink": "tea"}, key="a")
+    memory.delete(memory.retrieve("tea", "structured")[0]["memory_id"], keep_out=True)
+    with pytest.raises(KeptOutError):
+        memory.structured.put("notes", {"drink": "tea"}, key="b")
+    memory.structured.put("notes", {"drink": "milk"}, key="a")
+    with pytest.raises(KeptOutError):
+        memory.structured.put("notes", {"drink": "tea"}, key="a")
+    assert memory.structured.get("notes", "a") == {"drink": "milk"}
+
+    memory.delete(memory.entity.add("Bob", attributes={"city": "Rome"}), keep_out=True)
+    with pytest.raises(KeptOutError):
+        memory.entity.add("bob", attributes={"city": "Rome"})
+    with pytest.raises(KeptOutError):
+        memory.entity.relate("Bob", "knows", "Eve")
+    assert memory.retrieve("Bob", "entity") == []
+
+
+def test_a_setting_makes_it_an_error(home: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_REFUSE_KEPT_OUT", "yes")
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        memory = holdfast.manager("user_1", "agent")
+        memory.delete(memory.add(TEA)["memory_id"], keep_out=True)
+        with pytest.raises(KeptOutError):
+            memory.add_many(["one", AGAIN])
+        assert memory.count_memories() == 0, "all of them or none"
+
+
+def test_all_that_have_the_text_go_whichever_agent_and_kind(holdfast: Holdfast, memory: MemoryManager) -> None:
+    other = holdfast.manager(memory.user_id, "another_agent")
+    ids = [memory.add(TEA)["memory_id"] for _ in range(3)] + [other.add(AGAIN, "persona")["memory_id"]]
+    stranger = holdfast.manager("someone_else", "agent")
+    theirs = stranger.add(TEA)["memory_id"]
+
+    deleted = memory.delete(ids[0], keep_out=True)
+
+    assert sorted([deleted["memory_id"], *deleted["deleted_with"]]) == sorted(ids)
+    assert other.retrieve("green tea", ["long_term", "persona"]) == []
+    assert stranger.get(theirs)["content"] == TEA, "another user's is their own"
+
+
+def test_a_hold_on_one_of_them_keeps_all(holdfast: Holdfast, memory: MemoryManager) -> None:
+    first, second = (memory.add(TEA)["memory_id"] for _ in range(2))
+    holdfast.holds.add(memory_id=second, reason="a case", author="legal")
+
+    with pytest.raises(HeldError):
+        memory.delete(first, keep_out=True)
+
+    assert memory.kept_out() == []
+    assert {memory.get(one)["content"] for one in (first, second)} == {TEA}
+    assert memory.add(AGAIN)["operation"] == "add"
+
+
+def test_it_is_listed_and_lifted(holdfast: Holdfast, memory: MemoryManager, gone: str) -> None:
+    (listed,) = memory.kept_out()
+    assert (listed["memory_id"], listed["author"]) == (gone, "python")
+    assert TEA not in str(listed)
+    for restore in (lambda: memory.restore(gone), lambda: holdfast.recycle.restore(memory_id=gone)):
+        with pytest.raises(KeptOutError, match=f"kept-out lift {gone}"):
+            restore()
+    with pytest.raises(KeptOutError, match="0 things were restored, 1 stay in the bin"):
+        holdfast.recycle.restore(user_id=memory.user_id)
+
+    memory.lift(gone)
+
+    assert memory.kept_out() == []
+    assert memory.restore(gone)["content"] == TEA
+    assert memory.add(AGAIN)["operation"] == "add"
+    with pytest.raises(NotFoundError, match="is not kept out"):
+        memory.lift(gone)
+    actions = [entry["action"] for entry in holdfast.audit.tail()]
+    assert [one for one in actions if "kept_out" in one] == ["kept_out", "kept_out.lifted"]
+
+
+def test_what_goes_by_itself_is_not_kept_out(memory: MemoryManager) -> None:
+    note = memory.add(TEA, "working")["memory_id"]
+    with pytest.raises(InvalidInputError, match="without keep_out"):
+        memory.delete(note, keep_out=True)
+
+
+def test_another_process_keeps_it_out_at_once(home: Path, clock: FakeClock, memory: MemoryManager) -> None:
+    with Holdfast.open(home=home, clock=clock) as elsewhere:
+        theirs = elsewhere.manager(memory.user_id, "another_agent")
+        memory_id = theirs.add(TEA)["memory_id"]
+        assert [one["memory_id"] for one in memory.retrieve("green tea")] == [memory_id]
+        memory.add("warm up what the next write relies on")
+
+        theirs.delete(memory_id, keep_out=True)
+
+        assert memory.add(AGAIN)["operation"] == "kept_out"
+        assert [one["content"] for one in memory.retrieve("green tea", top_k=1)] != [AGAIN]
+
+
+def test_without_its_key_such_a_write_is_refused(
+    home: Path, clock: FakeClock, memory: MemoryManager, gone: str
+) -> None:
+    with Holdfast.open(home=home, clock=clock) as elsewhere:
+        theirs, stranger = (elsewhere.manager(user, "agent") for user in (memory.user_id, "someone_else"))
+        shutil.move(home / "keys", home / "away")
+        with pytest.raises(StorageError):
+            theirs.add("anything")
+        assert stranger.add(AGAIN)["operation"] == "add", "who keeps nothing out needs no key"
+        assert memory.add(AGAIN)["operation"] == "kept_out", "a key that was used before is kept in memory"
+        shutil.move(home / "away", home / "keys")
+        assert theirs.add(AGAIN)["operation"] == "kept_out"
+
+
+def test_it_is_erased_with_the_user(home: Path, holdfast: Holdfast, memory: MemoryManager, gone: str) -> None:
+    assert list((home / "keys" / "kept_out").rglob("*"))
+    erasure = holdfast.erase_user(memory.user_id)
+
+    assert not erasure.pending
+    assert [path for path in (home / "keys" / "kept_out").rglob("*") if path.is_file()] == []
+    assert memory.kept_out() == []
+    assert memory.add(AGAIN)["operation"] == "add", "nothing is known of who was erased"
+
+
+@pytest.fixture
+def backed_up(holdfast: Holdfast, memory: MemoryManager) -> tuple[str, str]:
+    """A backup of before it was deleted, and the memory."""
+    memory_id = memory.add(TEA)["memory_id"]
+    memory.add("Ann likes coffee")
+    backup = holdfast.backups.create()
+    memory.delete(memory_id, keep_out=True)
+    return backup.id, memory_id
+
+
+def test_a_backup_brings_it_back_hidden(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, backed_up: tuple[str, str]
+) -> None:
+    backup, memory_id = backed_up
+    clock.advance(days=16)
+    holdfast.sweep()
+    with pytest.raises(NotFoundError):
+        memory.get(memory_id)
+
+    restored = holdfast.backups.restore(backup, user_id=memory.user_id)
+
+    assert (restored.memories, restored.kept_out) == (0, 1)
+    assert TEA not in {one["content"] for one in memory.retrieve("green tea")}
+    with pytest.raises(KeptOutError):
+        memory.restore(memory_id)
+    memory.lift(memory_id)
+    assert memory.restore(memory_id)["content"] == TEA
+
+
+def test_a_store_that_is_restored_whole_keeps_it_out(
+    home: Path, homes: Homes, clock: FakeClock, holdfast: Holdfast, backed_up: tuple[str, str]
+) -> None:
+    backup, memory_id = backed_up
+    holdfast.close()
+    fresh = homes.new("fresh")
+    for folder in ("keys", "backups", "ledger", "state", "audit"):
+        if (home / folder).exists():
+            shutil.copytree(home / folder, fresh / folder, dirs_exist_ok=True)
+    with Holdfast.open(home=fresh, clock=clock) as again:
+        restored = again.backups.restore(backup)
+        back = again.manager("user_123", "travel_agent")
+        assert restored.whole
+        assert [one["content"] for one in back.retrieve("green tea")] == ["Ann likes coffee"]
+        assert back.add(AGAIN)["operation"] == "kept_out"
+        assert [one["memory_id"] for one in back.kept_out()] == [memory_id]
+
+
+def test_what_a_memory_said_before_stays_out_too(memory: MemoryManager, clock: FakeClock) -> None:
+    first = memory.add(TEA)["memory_id"]
+    then = clock()
+    clock.advance(days=1)
+    memory.correct(first, "Ann likes coffee")
+    memory.delete(memory.add(AGAIN)["memory_id"], keep_out=True)
+
+    assert TEA not in {one["content"] for one in memory.retrieve("green tea", as_of=then)}
+    assert [one["content"] for one in memory.history(first)] == ["Ann likes coffee"]
+    with pytest.raises(NotFoundError):
+        memory.revert(first, to=1)
+    with pytest.raises(NotFoundError):
+        memory.get(first, as_of=then)
+    with pytest.raises(KeptOutError):
+        memory.correct(first, AGAIN)
+    with pytest.raises(KeptOutError):
+        memory.add(AGAIN, key="drink")
