@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import notes_part
 import raw
 from clocks import FakeClock
+from effort import stride
 from holdfast import Holdfast
 from holdfast.aio import Holdfast as AsyncHoldfast
 from holdfast.core.errors import (
@@ -31,7 +33,8 @@ from holdfast.core.values import moment
 from holdfast.lifecycle.session_parts import KINDS, METHODS, OpenParts, SessionParts, open_part
 from holdfast.ports import session_parts as port
 from holdfast.ports.session_parts import PartRegistration
-from homes import on_sqlite
+from homes import Homes, on_sqlite
+from lifecycle.fuses import DeathError, Fuse
 from notes_part import Notes
 
 
@@ -492,3 +495,87 @@ def test_a_tenant_sees_only_its_own_parts(world: World) -> None:
     other.erase_user("ann")
     assert world.notes.count("ann") == 1
     assert isinstance(other.parts, SessionParts)
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------------
+
+
+def idle(world: World) -> None:
+    """Two sessions that are due, one with a conversation, and one that is in use."""
+    world.holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    world.write("trip", "to Rome")
+    world.write("next", "to Oslo", "bob")
+    world.clock.advance(days=30)
+    world.write("now", "to Bern", "bob")
+
+
+def in_bin(world: World) -> None:
+    idle(world)
+    world.holdfast.sweep()
+
+
+def due_purge(world: World) -> None:
+    in_bin(world)
+    world.clock.advance(days=15)
+
+
+CRASHES: dict[str, tuple[Callable[[World], object], Callable[[Holdfast], object]]] = {
+    "recycle": (idle, lambda holdfast: holdfast.sweep()),
+    "remove": (idle, lambda holdfast: holdfast.sessions.remove("guide", "now")),
+    "restore": (in_bin, lambda holdfast: holdfast.recycle.restore(session_id="trip")),
+    "purge": (due_purge, lambda holdfast: holdfast.sweep()),
+    "removal of an agent": (idle, lambda holdfast: holdfast.agents.remove("guide")),
+    "erasure": (in_bin, lambda holdfast: holdfast.erase_user("bob")),
+}
+
+
+def settle(home: Path, clock: FakeClock, notes: Notes) -> tuple[Any, ...]:
+    """What there is after an engine was opened and has swept; a session and what belongs to it are in one place."""
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        raw.run(holdfast, "UPDATE leases SET expires_at = 0")
+        holdfast.sweep()
+        sessions = raw.rows(
+            holdfast, "SELECT session_id, state, part_state, messages FROM sessions ORDER BY session_id, state"
+        )
+        assert all(part_state in (None, state) for _, state, part_state, _ in sessions)
+        assert holdfast.sweep(dry_run=True).lines == ()
+    live = notes._all("SELECT session_id, text FROM notes ORDER BY 1")
+    binned = notes._all("SELECT session_id, text FROM bin ORDER BY 1")
+    assert {name for name, state, *_ in sessions if state == "recycled"} == {name for name, _ in binned}
+    told = [(name, state) for name, state, _, messages in sessions if messages or state != "active"]
+    return told, live, binned
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_a_crash_at_any_effect_leaves_a_session_and_what_belongs_to_it_together(
+    homes: Homes, clock: FakeClock, tmp_path: Path, engine_name: str, name: str
+) -> None:
+    prepare, act = CRASHES[name]
+    notes = Notes(tmp_path / "notes.db")
+    before = homes.new("before")
+    with Holdfast.open(home=before, clock=clock) as holdfast:
+        holdfast.parts.add(notes_part.KIND, f"sqlite:///{notes.place}")
+        prepare(World(holdfast, notes, clock, tmp_path))
+    kept = Path(notes.place).read_bytes()
+    never = settle(homes.copy(before, "never"), clock, notes)
+    Path(notes.place).write_bytes(kept)
+    whole = homes.copy(before, "whole")
+    with Holdfast.open(home=whole, clock=clock) as holdfast:
+        act(holdfast)
+    done = settle(whole, clock, notes)
+    effects, died = 0, True
+    while died:
+        Path(notes.place).write_bytes(kept)
+        home = homes.copy(before, f"crash {effects}")
+        holdfast = Holdfast.open(home=home, clock=clock)
+        fuse = Fuse(holdfast, effects)
+        notes_part.effects[:] = [fuse.burn]
+        with suppress(DeathError):
+            act(holdfast)
+        notes_part.effects.clear()
+        holdfast.close()
+        died = fuse.is_dead
+        assert settle(home, clock, notes) in (never, done), f"died before {fuse.last}, effect {effects}"
+        homes.remove(home)
+        effects += stride(engine_name)
+    assert effects > 2

@@ -194,7 +194,8 @@ class FollowedStore(Protocol):
 
     def unnoted(self, found: Sequence[tuple[Scope, int]], *, begin: bool) -> list[int]:
         """The places in this list of sessions that are to be noted: those that are there and were not known to be
-        active at that moment, or to have parts; and, if others are to ``begin``, those that are not there.
+        active at that moment, or to have parts; and, if others are to ``begin``, those that are not there, and whose
+        parts are not behind another of their name.
         """
 
     def note_parts(self, found: Sequence[PartActivity], *, begin: bool) -> None:

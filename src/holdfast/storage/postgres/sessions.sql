@@ -14,7 +14,11 @@ LEFT JOIN subjects ON subjects.subject = asked.value ->> 0
 LEFT JOIN sessions
   ON sessions.subject = subjects.no AND agent_id = asked.value ->> 1 AND session_id = asked.value ->> 2
  AND state = 'active' AND aside = 0
-WHERE CASE WHEN sessions.no IS NULL THEN $2::boolean
+WHERE CASE WHEN sessions.no IS NULL
+           THEN $2::boolean AND NOT EXISTS (SELECT 1 FROM sessions AS behind
+                                            WHERE behind.part_state <> behind.state AND behind.subject = subjects.no
+                                              AND behind.agent_id = asked.value ->> 1
+                                              AND behind.session_id = asked.value ->> 2)
            ELSE part_state IS NULL OR updated_at < (asked.value ->> 3)::bigint END
 
 -- name: end_session

@@ -13,7 +13,11 @@ LEFT JOIN subjects ON subjects.subject = asked.value ->> 0
 LEFT JOIN sessions INDEXED BY sessions_active
   ON sessions.subject = subjects.no AND agent_id = asked.value ->> 1 AND session_id = asked.value ->> 2
  AND state = 'active' AND aside = 0
-WHERE CASE WHEN sessions.no IS NULL THEN ?2 ELSE part_state IS NULL OR updated_at < asked.value ->> 3 END
+WHERE CASE WHEN sessions.no IS NULL
+           THEN ?2 AND NOT EXISTS (SELECT 1 FROM sessions AS behind INDEXED BY sessions_behind
+                                   WHERE behind.part_state <> behind.state AND behind.subject = subjects.no
+                                     AND behind.agent_id = asked.value ->> 1 AND behind.session_id = asked.value ->> 2)
+           ELSE part_state IS NULL OR updated_at < asked.value ->> 3 END
 
 -- name: end_session
 DELETE FROM sessions
