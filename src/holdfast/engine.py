@@ -23,6 +23,7 @@ from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
 from holdfast.memory.explain import explain
 from holdfast.memory.services import Latencies
+from holdfast.ports.feed import Embedder
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
@@ -48,13 +49,14 @@ class Holdfast(TenantServices):
         clock: Clock | None = None,
         purpose: Purpose = "use",
         author: str | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         if not isinstance(settings, Settings):
             raise InvalidInputError(f"Holdfast is opened with Holdfast.open({quote(settings)}), not with Holdfast(...)")
         check_tenant(tenant)
         if clock is not None and not callable(clock):
             raise InvalidInputError(f"clock must be a callable that returns an aware datetime, not {quote(clock)}")
-        self._bind(Store(settings, clock, tenant, purpose, check_author(author)), tenant)
+        self._bind(Store(settings, clock, tenant, purpose, check_author(author), embedder=embedder), tenant)
 
     def _bind(self, base: Store, tenant: str) -> None:
         """Take what is shared from the open store, and make what is the tenant's own."""
@@ -92,15 +94,18 @@ class Holdfast(TenantServices):
         clock: Clock | None = None,
         new_store: bool = False,
         author: str | None = None,
+        embedder: Embedder | None = None,
     ) -> Holdfast:
         """Open the store at ``url`` (or the one that ``home``, the environment or ``holdfast.toml`` name).
 
         ``clock`` is a callable without arguments that returns an aware datetime; the system's clock by default.
         ``StoreLostError`` where a store held memories before and there is nothing now, unless ``new_store`` says to
-        begin with an empty one. Audit entries name ``author`` as who did what; ``python`` by default.
+        begin with an empty one. Audit entries name ``author`` as who did what; ``python`` by default. ``embedder``
+        stands in for the one that the settings name.
         """
         settings = read_settings(os.environ, url=url, home=home)
-        return cls(settings, tenant=tenant, clock=clock, purpose="new" if new_store else "use", author=author)
+        purpose: Purpose = "new" if new_store else "use"
+        return cls(settings, tenant=tenant, clock=clock, purpose=purpose, author=author, embedder=embedder)
 
     def manager(
         self, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False

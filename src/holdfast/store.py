@@ -89,12 +89,19 @@ class Store:
     """An open store. What was erased anywhere is erased here before the first of its parts can be used."""
 
     def __init__(
-        self, settings: Settings, clock: Clock | None, tenant: str, purpose: Purpose = "use", author: str | None = None
+        self,
+        settings: Settings,
+        clock: Clock | None,
+        tenant: str,
+        purpose: Purpose = "use",
+        author: str | None = None,
+        *,
+        embedder: Embedder | None = None,
     ) -> None:
         self.settings, self._purpose, self._is_checked = settings, purpose, False
         self.tenants = {tenant}
         """Who it was opened for, beside those who have memories in it."""
-        self.embedder: Embedder = open_embedder(settings.embedder)
+        self.embedder: Embedder = embedder or open_embedder(settings.embedder)
         self._summarizer = open_summarizer(settings.summarizer)
         self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
         self.keys = _open_keys(settings, self.state, self._bind_keyring)

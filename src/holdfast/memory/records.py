@@ -143,7 +143,8 @@ class DurableRecords:
             )
             for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
         ]
-        return [Entry(*pair) for pair in zip(records, self.services.recall.encode(records), strict=True)], now
+        encodings = self.services.recall.encode(records) if records else []
+        return [Entry(*pair) for pair in zip(records, encodings, strict=True)], now
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""

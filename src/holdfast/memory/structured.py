@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Final, NotRequired, TypedDict
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
@@ -102,10 +103,10 @@ class Structured:
         One that is ``None`` sends the document that has its key to the recycle bin; the id of that, or ``None`` if
         there is none. Of several of one collection and key the last counts.
         """
-        self._records.check_agent()
-        return self._records.put(_STRUCTURED, [self._draft(new) for new in documents])
+        schema_of = cache(partial(self._records.services.schemas.get, self._records.scope.tenant))
+        return self._records.put(_STRUCTURED, [self._draft(new, schema_of) for new in documents])
 
-    def _draft(self, new: DocumentPut) -> NamedDraft:
+    def _draft(self, new: DocumentPut, schema_of: Callable[[str], str | None]) -> NamedDraft:
         """What is to become of a document, checked."""
         collection, key, expected = new["collection"], new.get("key"), new.get("if_version")
         name = None if key is None else _name(collection, key)
@@ -121,7 +122,7 @@ class Structured:
         given = {**check_metadata(new.get("metadata")), "collection": collection, "key": key}
         if (chosen := _check_search_text(new.get("search_text"))) is not None:
             given[SEARCH_TEXT] = chosen
-        draft = draft_document(self._records, new["document"], given, said)
+        draft = draft_document(self._records, new["document"], given, said, schema_of)
         return NamedDraft(name, replace(draft, ttl=_check_ttl(new.get("ttl"))), expected)
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
@@ -131,14 +132,15 @@ class Structured:
 
     def read(self, collection: str, key: str) -> DocumentResult | None:
         """The document that has a key, with its dates and its version."""
-        record = find_named(self._records, collection, key)
-        return None if record is None else document_result(record, self._records.services.now())
+        found = find_named(self._records, [(collection, key)])
+        return next((document_result(record, self._records.services.now()) for record in found.values()), None)
 
     def refresh(self, collection: str, keys: Sequence[str]) -> int:
         """Let the ``ttl`` of documents count from now; how many had one. What has expired stays gone."""
         self._records.check_agent()
-        found = (self._records.named(_STRUCTURED, _name(collection, key)) for key in keys)
-        return refresh_documents(self._records, [record for record in found if record is not None])
+        return refresh_documents(
+            self._records, list(find_named(self._records, [(collection, key) for key in keys]).values())
+        )
 
     def collections(self, prefix: str | None = None) -> list[CollectionResult]:
         """The collections that have documents (whose names begin with ``prefix``), by name, and how many each has."""
@@ -196,13 +198,19 @@ class Structured:
         return record is not None
 
 
-def find_named(records: DurableRecords, collection: str, key: str) -> Record | None:
-    """The record of the document that has a key, whole."""
-    record = records.named(_STRUCTURED, _name(collection, key))
-    if record is None or record.pack is None:
+def find_named(records: DurableRecords, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Record]:
+    """The records of the documents that have a key in a collection, whole."""
+    services, names = records.services, {_name(*one): one for one in wanted}
+    found = services.records.find_named(records.scope.subject, TYPES[_STRUCTURED], list(names), now=services.now())
+    return {names[name]: _whole(records, record) for name, record in found.items()}
+
+
+def _whole(records: DurableRecords, record: Record) -> Record:
+    """A document's record; one in cold storage is read where it lies, and stays there."""
+    if record.pack is None:
         return record
-    whole = records.services.archives.read(record)  # it is read where it lies, and stays there
-    return replace(record, content=whole.document["content"], metadata=whole.document["metadata"])
+    whole = records.services.archives.read(record).document
+    return replace(record, content=whole["content"], metadata=whole["metadata"])
 
 
 def refresh_documents(records: DurableRecords, found: Sequence[Record]) -> int:
@@ -212,7 +220,13 @@ def refresh_documents(records: DurableRecords, found: Sequence[Record]) -> int:
     return services.records.refresh(records.scope.subject, TYPES[_STRUCTURED], ids, now=services.now()) if ids else 0
 
 
-def draft_document(records: DurableRecords, document: object, metadata: dict[str, Any], origin: Origin) -> Draft:
+def draft_document(
+    records: DurableRecords,
+    document: object,
+    metadata: dict[str, Any],
+    origin: Origin,
+    schema_of: Callable[[str], str | None] | None = None,
+) -> Draft:
     """A document, given as an object or as JSON text, that is not written yet; ``metadata`` may name its ``collection``
     and its ``key``.
     """
@@ -226,7 +240,8 @@ def draft_document(records: DurableRecords, document: object, metadata: dict[str
     collection = _check_name(metadata.get("collection") or "default", "collection")
     key = None if metadata.get("key") is None else _check_name(metadata["key"], "key")
     text = dump_json(document, InvalidContentError, "the document")
-    _check_schema(records.services.schemas.get(records.scope.tenant, collection), collection, document)
+    schema_of = schema_of or partial(records.services.schemas.get, records.scope.tenant)
+    _check_schema(schema_of(collection), collection, document)
     most = records.services.max_content_bytes
     if len(text.encode("utf-8", "replace")) > most:
         raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")

@@ -160,6 +160,9 @@ class RecordReader(Protocol):
     def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
         """The live record of a kind that goes by a name, if it is not hidden at ``now``."""
 
+    def find_named(self, subject: Subject, kind: Kind, names: Sequence[str], *, now: int) -> dict[str, Record]:
+        """The same for several names."""
+
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         """Those of the records that are live and not hidden at ``now``, by id."""
 

@@ -381,8 +381,12 @@ class SqlRecords(SqlStore):
         return next((record_rows.as_record(row.subject, row) for row in found), None)
 
     def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
-        found = self._ask_about(subject, record_rows.RecordRow, "records.get_named", kind.code, name, now)
-        return next((record_rows.as_record(subject, row) for row in found), None)
+        return self.find_named(subject, kind, [name], now=now).get(name)
+
+    def find_named(self, subject: Subject, kind: Kind, names: Sequence[str], *, now: int) -> dict[str, Record]:
+        asked = (subject, kind.code, to_json(names), now)
+        found = self._database.ask(record_rows.RecordRow, "records.get_named", asked)
+        return {str(row.name): record_rows.as_record(subject, row) for row in found}
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         asked = (to_json(record_ids), subject, now, subject.tenant)
