@@ -26,21 +26,24 @@ def search(
     include_archived: bool = False,
 ) -> list[tuple[str, float]]:
     """Every record that may be found, with its evidence, best first; of equals, the one that was changed last."""
-    evidence = {row.id: lexical for row, lexical in zip(rows, _lexical(rows, query_terms), strict=True)}
+    words = _lexical(rows, query_terms)
     close, thread = _closeness(rows, query)
-    for row in rows:
-        evidence[row.id] += close[row.id]
+    weight = _word_weight(list(close.values()), list(words.values()))
+    evidence = {row.id: close[row.id] + weight * words[row.id] for row in rows}
+    share = len(rows) / (len(rows) + 100)
+    outstanding = float(np.mean(list(evidence.values())) + 2.5 * np.std(list(evidence.values())))
+    faint = round((share * outstanding + (1 - share) * 0.3) * 1024) / 1024
     visible = {
         row.id
         for row in rows
         if (row.hidden_from is None or row.hidden_from > now)
         and (include_archived or row.archived_from is None or row.archived_from > now)
     }
-    lending = {record_id: max(evidence[record_id] - 0.3, 0) if record_id in visible else 0.0 for record_id in evidence}
+    lending = {each: max(found - faint, 0) * 1.5 if each in visible else 0.0 for each, found in evidence.items()}
     final = {}
     for row in rows:
-        words = _words(row)
-        reach = thread * words / (words + 20) * 80 / (80 + words)
+        length = sum(map(sum, (passage.values() for passage in _counts(row))))
+        reach = thread * length / (length + 20) * 160 / (160 + length)
         squares = sum(
             (1 if abs(distance) == 1 else 0.5) * lending[neighbour] ** 2
             for distance in (-2, -1, 1, 2)
@@ -64,36 +67,56 @@ def passes(row: IndexRow, where: Filter) -> bool:
     return matches(where, field)
 
 
-def _counts(row: IndexRow) -> Mapping[int, int]:
+def _counts(row: IndexRow) -> list[Counter[int]]:
+    """How often each passage has each term."""
     said = terms.decode([row.terms])
-    counts: Counter[int] = Counter()
-    for term, times in zip(said.term.tolist(), said.times.tolist(), strict=True):
-        counts[term] += times
+    counts: list[Counter[int]] = [Counter() for _ in range(int(said.passages[0]))]
+    for passage, term, times in zip(said.passage.tolist(), said.term.tolist(), said.times.tolist(), strict=True):
+        counts[passage][term] += times
     return counts
 
 
-def _words(row: IndexRow) -> int:
-    return sum(_counts(row).values())
-
-
-def _lexical(rows: Sequence[IndexRow], query_terms: Sequence[int]) -> list[float]:
-    counts = [_counts(row) for row in rows]
-    words = sum(map(_words, rows))
-    usual = 2 ** (round(math.log2(words / len(rows)) * 32) / 32) if words else 1.0
+def _lexical(rows: Sequence[IndexRow], query_terms: Sequence[int]) -> dict[str, float]:
+    """What words say of each record: half by all of it, half by its best passage."""
+    passages = {row.id: _counts(row) for row in rows}
+    wholes = {each: sum(counts, Counter[int]()) for each, counts in passages.items()}
     weights = {}
     for term in query_terms:
-        holding = sum(term in held for held in counts)
+        holding = sum(term in held for held in wholes.values())
         weights[term] = math.log1p((len(rows) + 10 - holding - 1 + 0.5) / (holding + 1 + 0.5))
+    of_wholes = _bm25(list(wholes.values()), weights)
+    of_passages = iter(_bm25([counts for row in rows for counts in passages[row.id]], weights))
+    best = [max(next(of_passages) for _ in passages[row.id]) for row in rows]
+    return {row.id: (whole + part) / 2 for row, whole, part in zip(rows, of_wholes, best, strict=True)}
+
+
+def _bm25(texts: Sequence[Counter[int]], weights: Mapping[int, float]) -> list[float]:
+    words = sum(sum(held.values()) for held in texts)
+    usual = 2 ** (round(math.log2(words / len(texts)) * 32) / 32) if words else 1.0
     result = []
-    for held in counts:
+    for held in texts:
         length = sum(held.values())
         matched = covered = 0.0
         for term, weight in weights.items():
             if term in held:
                 matched += weight * held[term] * 2.2 / (held[term] + 1.2 * (0.25 + 0.75 * length / usual))
                 covered += weight
-        result.append(0.12 * matched * math.sqrt(covered / sum(weights.values())) if weights else 0.0)
+        result.append(matched * math.sqrt(covered / sum(weights.values())) if weights else 0.0)
     return result
+
+
+def _word_weight(close: Sequence[float], words: Sequence[float]) -> float:
+    spreads = float(np.std(close)), float(np.std(words))
+    if min(spreads) < 1e-9:
+        return 0.12
+    out = (max(close) - float(np.mean(close))) / spreads[0]
+    weight = 0.6 * spreads[0] / spreads[1] * math.sqrt(2 * math.log(len(close))) / out
+    share = len(close) / (len(close) + 100)
+    return _step(weight**share * 0.12 ** (1 - share))
+
+
+def _step(value: float) -> float:
+    return float(2 ** (round(math.log2(value) * 64) / 64)) if value > 0 else 0.0
 
 
 def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str, float], float]:
@@ -123,7 +146,22 @@ def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str
     thread = min(max(sum(alike) / (len(alike) + 8) / 0.1, 0.0), 1.0)
     if query is None or not any(query):
         return dict.fromkeys(vectors, 0.0), thread
-    return {row.id: max(cosine(vector, query) for vector in vectors[row.id]) for row in rows}, thread
+    cosines = {row.id: [cosine(vector, query) for vector in vectors[row.id]] for row in rows}
+    free = sum(map(len, cosines.values())) - len(rows)
+    inside = sum((each - sum(some) / len(some)) ** 2 for some in cosines.values() for each in some)
+    spread = _step(math.sqrt(inside / free)) if free else 0.0
+
+    def closeness(row: IndexRow) -> float:
+        some = vectors[row.id]
+        if len(some) == 1:
+            return cosines[row.id][0]
+        whole = [sum(column) for column in zip(*some, strict=True)]
+        own = math.sqrt(max(_dot(whole, whole) - removed * _dot(whole, direction) ** 2, 0.02))
+        query_own = math.sqrt(max(1 - removed * _dot(query, direction) ** 2, 0.02))
+        mean = (_dot(whole, query) - removed * _dot(whole, direction) * _dot(query, direction)) / own / query_own
+        return (max(cosines[row.id]) - spread * math.sqrt(2 * math.log(len(some))) + mean) / 2
+
+    return {row.id: closeness(row) for row in rows}, thread
 
 
 def _vectors(row: IndexRow, dim: int) -> list[list[float]]:

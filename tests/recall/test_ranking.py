@@ -32,13 +32,13 @@ def test_what_all_texts_share_does_not_make_them_alike() -> None:
     # Two vectors that have 0.8 in common with everything, and point in opposite directions beyond that.
     common = floats(0.8, 0.8)
     own = ranking.own_length(common, 1.0)
-    close = ranking.cosines(floats(1.0, 0.28), common, own, 0.8, 1.0)
+    close = ranking.own_shares(floats(1.0, 0.28), common, 0.8, 1.0) / own
     assert close.tolist() == pytest.approx([1.0, -1.0], abs=1e-5)
 
 
 def test_a_vector_with_nothing_of_its_own_is_close_to_nothing() -> None:
     common = floats(1.0, 0.0)
-    close = ranking.cosines(floats(0.5, 0.0), common, ranking.own_length(common, 1.0), 0.5, 1.0)
+    close = ranking.own_shares(floats(0.5, 0.0), common, 0.5, 1.0) / ranking.own_length(common, 1.0)
     assert np.isfinite(close).all()
     assert close.tolist() == pytest.approx([0, 0], abs=1e-6)
 
@@ -84,15 +84,17 @@ def test_neither_an_interjection_nor_a_treatise_owes_much_to_its_neighbours() ->
 def test_a_strong_neighbour_lends_more_than_several_faint_ones() -> None:
     before, after = np.array([-1, 0, 1, 2, 3]), np.array([1, 2, 3, 4, -1])
     far_before, far_after = np.array([-1, -1, 0, 1, 2]), np.array([2, 3, 4, -1, -1])
-    strong = ranking.neighbour_evidence(floats(0, 1.5, 0, 0, 0), (before, after), (far_before, far_after))
-    faint = ranking.neighbour_evidence(floats(0.5, 0.5, 0, 0.5, 0.5), (before, after), (far_before, far_after))
+    strong = ranking.neighbour_evidence(floats(0, 1.5, 0, 0, 0), 0.3, (before, after), (far_before, far_after))
+    faint = ranking.neighbour_evidence(floats(0.5, 0.5, 0, 0.5, 0.5), 0.3, (before, after), (far_before, far_after))
     assert strong[2] > 2 * faint[2] > 0
     assert strong[0] == strong[2] > strong[3] > strong[4] == 0
 
 
 def test_what_any_text_may_have_is_not_lent() -> None:
     links = (np.array([-1, 0]), np.array([1, -1]))
-    assert not ranking.neighbour_evidence(floats(0.25, 0.25), links, (np.array([-1, -1]), np.array([-1, -1]))).any()
+    assert not ranking.neighbour_evidence(
+        floats(0.25, 0.25), 0.3, links, (np.array([-1, -1]), np.array([-1, -1]))
+    ).any()
 
 
 def test_scores_rise_with_evidence_from_nought_to_one() -> None:
@@ -100,3 +102,33 @@ def test_scores_rise_with_evidence_from_nought_to_one() -> None:
     assert scores == sorted(scores)
     assert scores[0] < 0.001
     assert scores[-1] > 0.999
+
+
+def test_the_best_of_many_passages_is_not_closer_for_being_one_of_many() -> None:
+    counts = np.array([1, 20])
+    by_chance = ranking.chance(counts) * np.float32(0.1)
+    one, many = ranking.closeness(floats(0.3, 0.5), floats(0.3, 0.3), by_chance)
+    assert one == pytest.approx(0.3)
+    assert many < 0.3, "0.5 is what the best of twenty has by chance, and all of them together are no closer"
+
+
+def test_words_weigh_less_where_they_spread_more_and_more_where_vectors_tell_little() -> None:
+    rng = np.random.default_rng(5)
+    closeness, words = rng.normal(size=(2, 1_000)).astype(np.float32)
+    weight = ranking.word_weight(closeness, words)
+    assert ranking.word_weight(closeness, words * 8) == pytest.approx(weight / 8 ** (1_000 / 1_100), rel=0.03)
+    assert ranking.word_weight(closeness * np.float32(0.5), words) < weight
+    closeness[7] = 12
+    assert ranking.word_weight(closeness, words) < weight / 2, "one record stands out by its vector"
+
+
+def test_a_scope_of_a_few_records_says_little_about_what_words_weigh() -> None:
+    assert ranking.word_weight(floats(0.1, 0.5), floats(3, 0)) == pytest.approx(ranking.LEXICAL, rel=0.05)
+    assert ranking.word_weight(floats(0.5), floats(3)) == ranking.LEXICAL
+    assert ranking.word_weight(floats(0, 0), floats(3, 0)) == ranking.LEXICAL, "there are no vectors"
+
+
+def test_what_is_faint_follows_what_stands_out_among_many_records() -> None:
+    assert ranking.faint(floats(0.1, 0.2)) == pytest.approx(0.3, abs=0.01)
+    many = np.linspace(0, 1, 10_000, dtype=np.float32)
+    assert ranking.faint(many) == pytest.approx(0.5 + 2.5 * float(many.std()), rel=0.02)

@@ -135,13 +135,11 @@ class Batch(NamedTuple):
     """A row for each passage; zeros where there is no vector."""
     bare: list[str]
     """The ids of the records without vectors."""
-    record: npt.NDArray[np.uint32]
-    """For each term of each passage: which record holds it, ..."""
+    passage: npt.NDArray[np.uint32]
+    """For each term of each passage: which passage of the batch holds it, ..."""
     term: npt.NDArray[np.uint32]
     times: npt.NDArray[np.uint8]
     """... and how often."""
-    blobs: dict[int, bytes]
-    """The stored terms of the records of several passages."""
     text_hash: Ints
     """Equal texts have the same; 0 for records that are not to be taken for others."""
     ended_at: Ints
@@ -174,10 +172,9 @@ class Batch(NamedTuple):
             said.passages,
             _vectors(vectors, said.passages),
             [name for name, blob in zip(ids, vectors, strict=True) if blob is None],
-            said.row.astype(np.uint32),
+            ((np.cumsum(said.passages) - said.passages)[said.row] + said.passage).astype(np.uint32),
             said.term,
             said.times,
-            {at: blobs[at] for at in np.flatnonzero(said.passages > 1).tolist()},
             np.array([one or 0 for one in hashes] if kind.shown_once else [0] * len(ids), np.int64),
             _moments(ended_at),
         )

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import IndexRow
-from holdfast.recall import ranking, terms
+from holdfast.recall import ranking
 from holdfast.recall.arrays import NEVER, Batch, GrowingArray, dot
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
-from holdfast.recall.postings import MAX_RECORDS, Postings
+from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.session_links import NONE, SessionLinks
 
@@ -88,13 +88,13 @@ class ScopeIndex:
         self._text_hash = GrowingArray(np.int64)
         self._repeated: set[int] = set()  # the hashes of texts that several records have, or had
         self._first = GrowingArray(np.int64)  # each slot's first passage
+        self._square = GrowingArray(np.float32)  # how long the sum of a slot's vectors is, squared
+        self._passage_length = GrowingArray(np.float32)
         self._vectors = GrowingArray(np.float32, 0)
         self._total: npt.NDArray[np.float64] = np.zeros(0)
         self._embedded = 0
         self._words = 0
         self._links = SessionLinks(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
-        self._blobs: dict[int, bytes] = {}  # the terms of records of several passages
-        self._blob_bytes = 0
         self._postings = Postings()
         self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None
@@ -109,12 +109,16 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """About what the index holds in memory."""
-        times = (self._archived_from, self._hidden_from, self._ended_at)
-        columns = (self._here, *times, self._length, self._first, self._text_hash)
-        held = self._vectors.nbytes + sum(column.nbytes for column in columns) + self._blob_bytes
-        held += 64 * len(self._repeated)
+        arrays = (self._vectors, self._passage_length, self._first, *self._of_slots)
+        held = sum(array.nbytes for array in arrays) + 64 * len(self._repeated)
         held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
         return held + 240 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
+
+    @property
+    def _of_slots(self) -> tuple[GrowingArray, ...]:
+        """What is kept for each slot, but for the number of its first passage."""
+        times = (self._archived_from, self._hidden_from, self._ended_at)
+        return self._here, *times, self._length, self._text_hash, self._square
 
     # --- following the scope ----------------------------------------------------------------------------------------
 
@@ -130,10 +134,10 @@ class ScopeIndex:
         for batch in batches:
             self.remove(self._slot_of.keys() & batch.id)
         start = len(self._ids)
-        if start + count > MAX_RECORDS:
-            raise ValueError(f"an index holds at most {MAX_RECORDS} records")
+        if len(self._vectors) + sum(len(batch.vectors) for batch in batches) > CAPACITY:
+            raise ValueError(f"an index holds at most {CAPACITY} passages")
+        self._add_terms(batches, len(self._vectors))
         self._add_vectors(batches)
-        self._add_terms(batches)
         for batch in batches:
             self._sorted = self._sorted and (not self._ids or self._ids[-1] < batch.id[0])
             self._ids += batch.id
@@ -170,7 +174,6 @@ class ScopeIndex:
             gone = self._vectors.view[self._passages(slot)]
             self._total -= gone.sum(0, dtype=np.float64)
             self._embedded -= int(gone.any(1).sum())
-            self._blob_bytes -= len(self._blobs.pop(slot, b""))
         self._links.remove(slots)
         self._derived = None
         dead = len(self._ids) - len(self._slot_of)
@@ -193,23 +196,24 @@ class ScopeIndex:
             self._total += vectors[start:end].sum(0, dtype=np.float64)
             self._embedded += int(vectors[start:end].any(1).sum())
         passages = np.concatenate([batch.passages for batch in batches])
-        self._first.extend(len(self._vectors) + np.cumsum(passages) - passages)
+        first = np.cumsum(passages) - passages
+        totals = vectors if len(vectors) == len(first) else np.add.reduceat(vectors, first)
+        self._square.extend(np.vecdot(totals, totals))
+        self._first.extend(len(self._vectors) + first)
         self._vectors.extend(vectors)
 
-    def _add_terms(self, batches: Sequence[Batch]) -> None:
-        """Append the terms of new records, and their lengths in words."""
-        start = len(self._ids)
-        records = []
+    def _add_terms(self, batches: Sequence[Batch], start: int) -> None:
+        """Append the terms of new passages, which are numbered from ``start``, and the lengths in words."""
+        passages = []
         for batch in batches:
-            lengths = np.bincount(batch.record, batch.times, len(batch.id))
+            lengths = np.bincount(batch.passage, batch.times, len(batch.vectors))
             self._words += int(lengths.sum())
-            self._length.extend(lengths)
-            self._blobs |= {start + at: blob for at, blob in batch.blobs.items()}
-            self._blob_bytes += sum(map(len, batch.blobs.values()))
-            records.append(batch.record + np.uint32(start))
-            start += len(batch.id)
+            self._passage_length.extend(lengths)
+            self._length.extend(np.add.reduceat(lengths, np.cumsum(batch.passages) - batch.passages))
+            passages.append(batch.passage + np.uint32(start))
+            start += len(batch.vectors)
         terms = np.concatenate([batch.term for batch in batches])
-        self._postings.add(np.concatenate(records), terms, np.concatenate([batch.times for batch in batches]))
+        self._postings.add(np.concatenate(passages), terms, np.concatenate([batch.times for batch in batches]))
 
     def _passages(self, slot: int) -> slice:
         first = self._first.view
@@ -221,19 +225,19 @@ class ScopeIndex:
         numbers = np.full(len(self._ids) + 1, NONE)  # the last one is the record that is not there
         numbers[kept] = np.arange(len(kept))
         first = self._first.view
-        counts = np.diff(first, append=len(self._vectors))[kept]
-        owned = np.repeat(self._here.view, np.diff(first, append=len(self._vectors)))
-        self._vectors.replace(self._vectors.view[owned])
-        self._first.replace(np.cumsum(counts) - counts)
-        times = (self._archived_from, self._hidden_from, self._ended_at)
-        for array in (self._here, *times, self._length, self._text_hash):
+        counts = np.diff(first, append=len(self._vectors))
+        owned = np.repeat(self._here.view, counts)
+        passages = np.where(owned, np.cumsum(owned) - 1, NONE)
+        for array in (self._vectors, self._passage_length):
+            array.replace(array.view[owned])
+        self._first.replace(np.cumsum(counts[kept]) - counts[kept])
+        for array in self._of_slots:
             array.replace(array.view[kept])
         self._links.renumber(kept, numbers)
         self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
         self._slot_of = {record_id: slot for slot, record_id in enumerate(self._ids)}
         self._sorted = all(map(str.__lt__, self._ids, self._ids[1:]))
-        self._blobs = {int(numbers[slot]): blob for slot, blob in self._blobs.items()}
-        self._postings.renumber(numbers)
+        self._postings.renumber(passages)
         self._columns.keep(kept)
         self._derived = None
 
@@ -251,15 +255,16 @@ class ScopeIndex:
         if count <= 0:
             return []
         derived = self._derived = self._derived or self._derive()
-        closeness = self._closeness(query.vector, derived)
-        lexical, weights = self._lexical(query.terms, derived)
-        evidence = lexical
-        if closeness is not None:
-            evidence = lexical + (closeness if derived.one_each else np.maximum.reduceat(closeness, self._first.view))
+        closeness, close = self._closeness(query.vector, derived)
+        words, said = self._find_words(query.terms, derived)
+        here = slice(None) if derived.present is None else derived.present
+        weight = np.float32(ranking.word_weight(closeness[here], words[here]))
+        evidence = closeness + weight * words
         neighbours = None
         if derived.reach is not None:
             seen = evidence if passing == len(evidence) else np.where(visible, evidence, np.float32(0))
-            neighbours = ranking.neighbour_evidence(seen, derived.near, derived.far)
+            faint = ranking.faint(evidence[here])
+            neighbours = ranking.neighbour_evidence(seen, faint, derived.near, derived.far)
             neighbours *= derived.reach
             evidence = evidence + neighbours
         if passing < len(evidence):
@@ -271,11 +276,13 @@ class ScopeIndex:
             best = self._best(evidence, count)
         hits = []
         for slot, total in best:
-            passage, close = self._best_passage(slot, closeness, query.terms, weights)
+            part = self._passages(slot)
+            passage = int(np.argmax(close[part] + weight * said[part]))
             parts = {}
             if options.explain:
                 near = 0.0 if neighbours is None else float(neighbours[slot])
-                parts = {"vector": close, "lexical": float(lexical[slot]), "neighbours": near, "evidence": total}
+                lexical = float(weight * words[slot])
+                parts = {"vector": float(closeness[slot]), "lexical": lexical, "neighbours": near, "evidence": total}
             shown, times = groups.get(slot, (slot, 1))
             changed = int(self._columns.updated_at[shown])
             hits.append(Hit(self._ids[shown], ranking.score(total), passage, parts, changed, times))
@@ -323,31 +330,66 @@ class ScopeIndex:
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
-        usual = ranking.usual_length(self._words, len(self._slot_of))
-        present = None if len(self._slot_of) == slots else self._here.view
-        one_each = len(self._vectors) == slots
-        return _Derived(direction, removed, common, own, usual, present, one_each, near, far, reach)
-
-    def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> Floats | None:
-        """Each passage's cosine with the query; ``None`` where there is nothing to compare."""
-        if query is None or not self._embedded or not query.any():
-            return None
-        query_common = float(query @ derived.direction)
-        return ranking.cosines(
-            dot(self._vectors.view, query), derived.common, derived.own, query_common, derived.removed
+        present = passage_present = None if len(self._slot_of) == slots else self._here.view
+        usual = usual_passage = ranking.usual_length(self._words, len(self._slot_of))
+        several = None
+        if len(self._vectors) > slots:
+            counts = np.diff(self._first.view, append=len(self._vectors))
+            owner = np.repeat(np.arange(slots), counts)
+            if present is not None:
+                passage_present = present.take(owner)
+            usual_passage = ranking.usual_length(self._words, int(counts[self._here.view].sum()))
+            own_of_sum = ranking.own_length(_sum(common, self._first.view), removed, self._square.view)
+            embedded = self._square.view > 0
+            free = int((counts - 1)[embedded & self._here.view].sum())
+            by_chance = np.where(embedded, ranking.chance(counts), np.float32(0))
+            several = _Several(owner, counts.astype(np.float32), by_chance, free, own_of_sum)
+        return _Derived(
+            direction, removed, common, own, usual, usual_passage, present, passage_present, several, near, far, reach
         )
 
-    def _lexical(
-        self, query_terms: npt.NDArray[np.uint32], derived: _Derived
-    ) -> tuple[Floats, npt.NDArray[np.float64]]:
-        """Each record's evidence by words, and what each term weighs."""
-        records, impact, holding = self._postings.find(query_terms, derived.present, self._length.view, derived.usual)
-        weights = ranking.rarity(len(self._slot_of), holding)
-        each = np.repeat(weights, holding)
-        covered = np.bincount(records, each, len(self._ids)).astype(np.float32)
-        each *= impact
-        matched = np.bincount(records, each, len(self._ids)).astype(np.float32)
-        return ranking.lexical(matched, covered, float(weights.sum())), weights
+    def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> tuple[Floats, Floats]:
+        """How close each record is to the query, and each passage's cosine with it; zeros if there is none."""
+        if query is None or not self._embedded or not query.any():
+            return np.zeros(len(self._ids), np.float32), np.zeros(len(self._vectors), np.float32)
+        query_common = float(query @ derived.direction)
+        shares = ranking.own_shares(dot(self._vectors.view, query), derived.common, query_common, derived.removed)
+        cosines = shares / derived.own
+        if derived.several is None:
+            return cosines, cosines
+        several, first = derived.several, self._first.view
+        middle = _sum(cosines, first) / several.counts
+        inside = cosines - middle.take(several.owner)
+        if derived.passage_present is not None:
+            inside = inside[derived.passage_present]
+        spread = ranking.spread(inside, several.free)
+        mean = _sum(shares, first) / several.own
+        return ranking.closeness(np.maximum.reduceat(cosines, first), mean, spread * several.chance), cosines
+
+    def _find_words(self, query_terms: npt.NDArray[np.uint32], derived: _Derived) -> tuple[Floats, Floats]:
+        """How much of the query's words each record has, and each passage."""
+        found, impact = self._postings.find(
+            query_terms, derived.passage_present, self._passage_length.view, derived.usual_passage
+        )
+        several = derived.several
+        if several is None:
+            weights = self._weigh(found.term, len(query_terms))
+            words = _matched(found.passage, found.term, impact, weights, len(self._ids))
+            return words, words
+        owner = several.owner.take(found.passage)
+        begins = np.ones(len(owner), bool)
+        np.logical_or(owner[1:] != owner[:-1], found.term[1:] != found.term[:-1], out=begins[1:])
+        starts = np.flatnonzero(begins)
+        record, term = owner[starts], found.term[starts]
+        times = np.add.reduceat(found.times, starts, dtype=np.float32) if len(starts) else _NOTHING
+        weights = self._weigh(term, len(query_terms))
+        said = _matched(found.passage, found.term, impact, weights, len(self._vectors))
+        impact = ranking.saturation(times, self._length.view.take(record), derived.usual)
+        words = _matched(record, term, impact, weights, len(self._ids))
+        return ranking.of_record(words, np.maximum.reduceat(said, self._first.view)), said
+
+    def _weigh(self, held: Ints, count: int) -> npt.NDArray[np.float64]:
+        return ranking.rarity(len(self._slot_of), np.bincount(held, minlength=count))
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, those that were changed last."""
@@ -384,20 +426,6 @@ class ScopeIndex:
             if rest == before:  # all of them are different
                 return best, groups
 
-    def _best_passage(
-        self, slot: int, closeness: Floats | None, query_terms: npt.NDArray[np.uint32], weights: npt.NDArray[np.float64]
-    ) -> tuple[int, float]:
-        """Which passage of a record matches best, and the cosine of the closest one."""
-        part = self._passages(slot)
-        if part.stop - part.start == 1:
-            return 0, 0.0 if closeness is None else float(closeness[part.start])
-        close = np.zeros(part.stop - part.start) if closeness is None else closeness[part].astype(np.float64)
-        said = terms.decode([self._blobs[slot]])
-        at = np.minimum(query_terms.searchsorted(said.term), max(len(query_terms) - 1, 0))
-        asked = query_terms[at] == said.term if len(query_terms) else np.zeros(len(at), bool)
-        words = np.bincount(said.passage[asked], weights[at[asked]], len(close))
-        return int(np.argmax(close + ranking.LEXICAL * words)), float(close.max())
-
 
 class _Derived(NamedTuple):
     """What a search needs of the records, until one of them changes."""
@@ -407,11 +435,32 @@ class _Derived(NamedTuple):
     common: Floats
     own: Floats
     usual: float
+    """The usual length of a record, ..."""
+    usual_passage: float
+    """... and of a passage."""
     present: Mask | None
-    one_each: bool
+    """Which slots have a record; ``None``: all."""
+    passage_present: Mask | None
+    several: _Several | None
+    """Where a record has more than one passage."""
     near: tuple[Ints, Ints]
     far: tuple[Ints, Ints]
     reach: Floats | None
+
+
+class _Several(NamedTuple):
+    """What is needed of records with several passages."""
+
+    owner: Ints
+    """The slot of each passage."""
+    counts: Floats
+    """How many passages each slot has."""
+    chance: Floats
+    """How far the best of so many passages stands out by chance; 0 for a record without vectors."""
+    free: int
+    """How many vectors there are beyond one for each record that has some."""
+    own: Floats
+    """The length of what is left of the sum of a record's vectors without the common direction."""
 
 
 def _linked_sessions(batch: Batch) -> Sequence[str | None]:
@@ -424,3 +473,23 @@ def _linked_sessions(batch: Batch) -> Sequence[str | None]:
 def _step(links: Ints) -> Ints:
     """Links two steps long."""
     return np.append(links, NONE).take(links)
+
+
+def _sum(values: Floats, first: Ints) -> Floats:
+    """The sum of the values of each record's passages."""
+    total: Floats = np.add.reduceat(values, first)
+    return total
+
+
+def _matched(
+    numbers: Ints | npt.NDArray[np.uint32], held: Ints, impact: Floats, weights: npt.NDArray[np.float64], count: int
+) -> Floats:
+    """How much of the query's words each of ``count`` records or passages has, from each that holds one of them."""
+    each = weights.take(held)
+    covered = np.bincount(numbers, each, count).astype(np.float32)
+    each *= impact
+    matched = np.bincount(numbers, each, count).astype(np.float32)
+    return ranking.lexical(matched, covered, float(weights.sum()))
+
+
+_NOTHING: Final = np.empty(0, np.float32)

@@ -1,12 +1,12 @@
-"""Postings: which records of an index hold a term, and how often.
+"""Postings: which passages of an index hold a term, and how often.
 
-A posting is one 64-bit number, term above record above count. To build an index, or to merge two, is to sort numbers.
+A posting is one 64-bit number, term above passage above count. To build an index, or to merge two, is to sort numbers.
 New postings wait in a tail, which is searched by itself, until there are enough of them for a merge.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,25 @@ _Packed = npt.NDArray[np.uint64]
 _Numbers = npt.NDArray[np.uint32]
 _PACKED: Final = np.dtype("<u8")
 _COUNT_BITS: Final = np.uint32(8)
-MAX_RECORDS: Final = 1 << 24
+CAPACITY: Final = 1 << 24
 #: A merge moves every posting. A tail of this size costs a search about as much as one frequent word ...
 _TAIL: Final = 4_096
 #: ... and in a large index, one of this part of it costs little beside the rest.
 _TAIL_PART: Final = 64
 
 
+class Found(NamedTuple):
+    """Where some terms are: in columns, sorted by term and, of each term, by passage."""
+
+    passage: npt.NDArray[np.uint32]
+    times: npt.NDArray[np.uint8]
+    """How often the passage has the term."""
+    term: Ints
+    """Which of the terms, by its place among them."""
+
+
 class Postings:
-    """The postings of records numbered from 0. What belongs to a record that is gone stays until ``renumber``."""
+    """The postings of passages numbered from 0. What belongs to one that is gone stays until ``renumber``."""
 
     def __init__(self) -> None:
         self._tail: list[_Packed] = []
@@ -35,54 +45,50 @@ class Postings:
         self._usual = 0.0
         self._hold(np.empty(0, _PACKED))
 
-    def add(self, records: _Numbers, terms: _Numbers, counts: npt.NDArray[np.uint8]) -> None:
-        """Add the terms of new records. Counts of the same term of the same record (its passages) are summed up."""
-        packed = _pack(terms, records, counts)
+    def add(self, passages: _Numbers, terms: _Numbers, counts: npt.NDArray[np.uint8]) -> None:
+        """Add the terms of new passages, each term of a passage once."""
+        packed = _pack(terms, passages, counts)
         packed.sort()
-        packed = _sum_up(packed)
         self._tail.append(packed)
         self._waiting += len(packed)
         self._joined = None
-        if self._waiting > max(_TAIL, len(self._records) // _TAIL_PART):
+        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
             self._hold(self._merge())
 
     def find(
         self, terms: _Numbers, present: npt.NDArray[np.bool_] | None, lengths: Floats, usual: float
-    ) -> tuple[_Numbers, Floats, Ints]:
-        """Which records hold the terms, how much each term says there, and how many records hold each term.
-
-        The first two run in parallel, term by term, so that the third tells where each term ends. ``present`` marks the
-        records that are there (``None``: all). ``lengths`` and ``usual`` are what ``ranking.saturation`` takes.
+    ) -> tuple[Found, Floats]:
+        """Where the terms are, and how much each says there. ``present`` marks the passages that are there (``None``:
+        all). ``lengths`` and ``usual`` are what ``ranking.saturation`` takes.
         """
         if self._usual != usual:
-            self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._records), usual)
+            self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._passages), usual)
             self._usual = usual
-        records: list[_Numbers] = []
-        impacts: list[Floats] = []
+        passages, counts, impacts = [_NO_PASSAGES], [_NO_COUNTS], [_NO_IMPACT]
+        holding = np.zeros(len(terms), np.int64)
         tail = self._tail_slices(terms)
         for number, at in enumerate(self._terms.searchsorted(terms).tolist()):
-            held: list[_Numbers] = []
-            weighed: list[Floats] = []
             if at < len(self._terms) and self._terms[at] == terms[number]:
                 part = slice(self._starts[at], self._starts[at + 1])
-                held.append(self._records[part])
-                weighed.append(self._impact[part])
+                passages.append(self._passages[part])
+                counts.append(self._counts[part])
+                impacts.append(self._impact[part])
+                holding[number] = part.stop - part.start
             if tail is not None and len(waiting := tail[number]):
                 low, _ = _halves(waiting)
-                held.append(late := low >> _COUNT_BITS)
-                weighed.append(ranking.saturation((low & 255).astype(np.float32), lengths.take(late), usual))
-            found = held[0] if len(held) == 1 else np.concatenate([_NO_RECORDS, *held])
-            impact = weighed[0] if len(weighed) == 1 else np.concatenate([_NO_IMPACT, *weighed])
-            if present is not None:
-                here = present.take(found)
-                found, impact = found[here], impact[here]
-            records.append(found)
-            impacts.append(impact)
-        holding = np.fromiter(map(len, records), np.int64, len(records))
-        return np.concatenate([_NO_RECORDS, *records]), np.concatenate([_NO_IMPACT, *impacts]), holding
+                passages.append(late := low >> _COUNT_BITS)
+                counts.append(low.astype(np.uint8))
+                impacts.append(ranking.saturation(counts[-1].astype(np.float32), lengths.take(late), usual))
+                holding[number] += len(waiting)
+        found = Found(np.concatenate(passages), np.concatenate(counts), np.repeat(np.arange(len(terms)), holding))
+        impact = np.concatenate(impacts)
+        if present is not None:
+            here = present.take(found.passage)
+            return Found(found.passage[here], found.times[here], found.term[here]), impact[here]
+        return found, impact
 
     def renumber(self, numbers: Ints) -> None:
-        """Give each record its new number; those that get -1 are dropped. Order must be kept."""
+        """Give each passage its new number; those that get -1 are dropped. Order must be kept."""
         merged = self._merge()
         low, _ = _halves(merged)
         new = numbers.take(low >> _COUNT_BITS)
@@ -95,15 +101,15 @@ class Postings:
     @property
     def nbytes(self) -> int:
         """How much memory the postings take."""
-        arrays = (self._terms, self._records, self._counts, self._impact)
+        arrays = (self._terms, self._passages, self._counts, self._impact)
         return sum(array.nbytes for array in arrays) + 8 * (self._waiting + len(self._starts))
 
     def _merge(self) -> _Packed:
         """All postings, sorted."""
-        if len(self._tail) == 1 and not len(self._records):
+        if len(self._tail) == 1 and not len(self._passages):
             return self._tail[0]
         terms = np.repeat(self._terms, np.diff(self._starts))
-        merged = np.concatenate([_pack(terms, self._records, self._counts), *self._tail])
+        merged = np.concatenate([_pack(terms, self._passages, self._counts), *self._tail])
         merged.sort(kind="stable")  # runs that are sorted already are merged in linear time
         return merged
 
@@ -113,7 +119,7 @@ class Postings:
         first = np.flatnonzero(np.concatenate([np.ones(min(len(terms), 1), bool), terms[1:] != terms[:-1]]))
         self._terms = terms[first]
         self._starts = [*first.tolist(), len(packed)]
-        self._records, self._counts = low >> _COUNT_BITS, low.astype(np.uint8)
+        self._passages, self._counts = low >> _COUNT_BITS, low.astype(np.uint8)
         self._impact = _NO_IMPACT
         self._usual = 0.0
         self._tail.clear()
@@ -133,37 +139,21 @@ class Postings:
         return [self._joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-_NO_RECORDS: Final[_Numbers] = np.empty(0, np.uint32)
+_NO_PASSAGES: Final[_Numbers] = np.empty(0, np.uint32)
+_NO_COUNTS: Final = np.empty(0, np.uint8)
 _NO_IMPACT: Final[Floats] = np.empty(0, np.float32)
 
 
-def _pack(terms: _Numbers, records: _Numbers, counts: npt.NDArray[np.uint8]) -> _Packed:
+def _pack(terms: _Numbers, passages: _Numbers, counts: npt.NDArray[np.uint8]) -> _Packed:
     packed = np.empty(len(terms), _PACKED)
     low, high = _halves(packed)
     high[:] = terms
-    np.left_shift(records, _COUNT_BITS, out=low)
+    np.left_shift(passages, _COUNT_BITS, out=low)
     low |= counts
     return packed
 
 
 def _halves(packed: _Packed) -> tuple[_Numbers, _Numbers]:
-    """The parts of postings, to be read or written: record and count, and the term."""
+    """The parts of postings, to be read or written: passage and count, and the term."""
     parts = packed.view("<u4")
     return parts[::2], parts[1::2]
-
-
-def _sum_up(packed: _Packed) -> _Packed:
-    """Sorted postings with those of the same term and record made one."""
-    low, high = _halves(packed)
-    first = np.ones(len(packed), bool)
-    np.not_equal(low[1:] >> _COUNT_BITS, low[:-1] >> _COUNT_BITS, out=first[1:])
-    first[1:] |= high[1:] != high[:-1]
-    if first.all():
-        return packed
-    starts = np.flatnonzero(first)
-    counts = np.add.reduceat((low & 255).astype(np.int64), starts)
-    summed = packed[starts]
-    low, _ = _halves(summed)
-    low &= ~np.uint32(255)
-    low |= np.minimum(counts, 255).astype(np.uint32)
-    return summed

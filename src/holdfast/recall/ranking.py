@@ -21,25 +21,34 @@ Ints = npt.NDArray[np.int64]
 #: BM25's two usual constants: how soon a repeated word says nothing new, and how much a long text is discounted.
 K1: Final = 1.2
 B: Final = 0.75
-#: What a unit of BM25 (a nat of a word's rarity) weighs against a unit of cosine. From 0.08 to 0.15 little changes.
+#: What a unit of BM25 (a nat of a word's rarity) weighs against a unit of cosine in a scope of a few records.
 LEXICAL: Final = 0.12
+#: How much words are to tell records apart beside their vectors, in a scope of many: each by its own spread.
+_WORDS: Final = 0.6
+#: A scope of so many records is half believed in what it shows of a query: spreads, and what stands out.
+_PRIOR_RECORDS: Final = 100.0
 #: Before a scope has told how common a word is, it counts as if met in one of so many texts.
 _PRIOR_TEXTS: Final = 10.0
 #: So many vectors must have been seen before half of their common direction is taken out.
 _PRIOR_VECTORS: Final = 10.0
 #: A vector that is nearly all common direction has too little of its own to be scaled up to unit length.
 _LEAST_OWN: Final = 0.02
+_ONE: Final = np.float32(1)
 
-#: Evidence up to here is what any text in the same language may have, and is not lent.
+#: Evidence up to here is what any text in the same language may have, and is not lent: in a scope of a few records, ...
 _FAINT: Final = 0.3
+#: ... and in one of many, by how many spreads it must stand out.
+_STANDS_OUT: Final = 2.5
 #: Two turns away counts half of one turn away.
 _FARTHER: Final = 0.5
 #: From this mean cosine between adjacent records on, a session is taken to follow one thread; random neighbours have 0.
 _COHERENT: Final = 0.1
 #: Before the records of a scope have shown that they follow each other, so many links are taken to be random.
 _PRIOR_LINKS: Final = 8.0
+#: How much of its evidence a neighbour lends.
+_LENT: Final = 1.5
 #: A record of so many words is half able to stand alone ...
-_LONG: Final = 80.0
+_LONG: Final = 160.0
 #: ... and one of so few is half a mere interjection, which is not what anybody looks for.
 _SHORT: Final = 20.0
 
@@ -69,22 +78,45 @@ def common_direction(total: npt.NDArray[np.float64], count: int) -> tuple[Floats
     return (total / length).astype(np.float32), share * (2 - share)
 
 
-def own_length(common: Floats, removed: float) -> Floats:
-    """The length of what is left of unit vectors whose component along the common direction is ``common``."""
-    left: Floats = np.sqrt(np.maximum(1 - np.float32(removed) * common * common, np.float32(_LEAST_OWN)))
+def own_length(common: Floats, removed: float, square: Floats | np.float32 = _ONE) -> Floats:
+    """The length of what is left of vectors of a length of the root of ``square`` (1, if not said) and a component of
+    ``common`` along the common direction.
+    """
+    left: Floats = np.sqrt(np.maximum(square - np.float32(removed) * common * common, np.float32(_LEAST_OWN)))
     return left
 
 
-def cosines(dots: Floats, common: Floats, own: Floats, query_common: float, removed: float) -> Floats:
-    """Cosines between a unit query and unit vectors once their common direction is taken out, in -1..1.
+def own_shares(dots: Floats, common: Floats, query_common: float, removed: float) -> Floats:
+    """The product of a unit query with each vector once their common direction is taken out; divided by a vector's
+    ``own_length`` it is a cosine.
 
     ``dots`` and ``common`` are the vectors' products with the query and with the common direction.
     """
     query_own = math.sqrt(max(1 - removed * query_common * query_common, _LEAST_OWN))
-    close: Floats = common * np.float32(-removed * query_common)
-    close += dots
-    close /= own
-    close *= np.float32(1 / query_own)
+    share: Floats = common * np.float32(-removed * query_common)
+    share += dots
+    share *= np.float32(1 / query_own)
+    return share
+
+
+def chance(counts: Ints) -> Floats:
+    """By about how many spreads the best of so many stands out when none of them means anything."""
+    out: Floats = np.sqrt(2 * np.log(counts)).astype(np.float32)
+    return out
+
+
+def spread(apart: Floats, free: int) -> float:
+    """The spread of numbers around what they have in common, ``free`` of which could have been otherwise."""
+    return _step(math.sqrt(float(np.vdot(apart, apart)) / free)) if free > 0 else 0.0
+
+
+def closeness(best: Floats, mean: Floats, by_chance: Floats) -> Floats:
+    """How close a record of several passages is to a query: half by its best passage, less what the best of so many has
+    by chance, and half by all of it. So a long record does not win by being long.
+    """
+    close: Floats = best - by_chance
+    close += mean
+    close *= np.float32(0.5)
     return close
 
 
@@ -116,16 +148,42 @@ def saturation(counts: Floats, lengths: Floats, usual: float) -> Floats:
 
 
 def lexical(matched: Floats, covered: Floats, asked: float) -> Floats:
-    """Evidence from BM25 (``matched``) for records that hold words of a total rarity of ``covered`` out of ``asked``.
+    """What words say: BM25 (``matched``) of texts that hold words of a total rarity of ``covered`` out of ``asked``.
 
-    A record that holds all that was asked for says more than the sum of its words; where most of the question is
+    A text that holds all that was asked for says more than the sum of its words; where most of the question is
     missing, what little there is may well be chance.
     """
     if asked <= 0:
         return np.zeros(len(matched), np.float32)
-    evidence: Floats = matched * np.sqrt(covered * np.float32(1 / asked))
-    evidence *= np.float32(LEXICAL)
-    return evidence
+    said: Floats = matched * np.sqrt(covered * np.float32(1 / asked))
+    return said
+
+
+def of_record(whole: Floats, best: Floats) -> Floats:
+    """What words say for a record of several passages: half by all of it, half by its best passage."""
+    return (whole + best) * np.float32(0.5)
+
+
+def word_weight(closeness: Floats, words: Floats) -> float:
+    """What a unit of ``words`` weighs against a unit of ``closeness``, so that neither drowns the other.
+
+    Both are measured by how far they spread in this scope for this query: a long question, or another embedder, has
+    other spreads. Where one record stands out by its vector more than the best of so many does by chance, words weigh
+    less.
+    """
+    count = len(words)
+    spreads = float(closeness.std(dtype=np.float64)), float(words.std(dtype=np.float64))
+    if min(spreads) <= 0:
+        return LEXICAL
+    out = (float(closeness.max()) - float(closeness.mean(dtype=np.float64))) / spreads[0]
+    weight = _WORDS * spreads[0] / spreads[1] * math.sqrt(2 * math.log(count)) / out
+    share = count / (count + _PRIOR_RECORDS)
+    return _step(weight**share * LEXICAL ** (1 - share))
+
+
+def _step(value: float) -> float:
+    """A number to within 1 %, so that the order in which something was summed up makes no difference."""
+    return float(2 ** (round(math.log2(value) * 64) / 64)) if value > 0 else 0.0
 
 
 # --- neighbours -----------------------------------------------------------------------------------------------------
@@ -142,13 +200,20 @@ def openness(lengths: Floats) -> Floats:
     return share
 
 
-def neighbour_evidence(evidence: Floats, near: Sequence[Ints], far: Sequence[Ints]) -> Floats:
+def faint(evidence: Floats) -> float:
+    """Up to where evidence is too faint to be lent."""
+    share = len(evidence) / (len(evidence) + _PRIOR_RECORDS)
+    outstanding = float(evidence.mean(dtype=np.float64)) + _STANDS_OUT * float(evidence.std(dtype=np.float64))
+    return round((share * outstanding + (1 - share) * _FAINT) * 1024) / 1024
+
+
+def neighbour_evidence(evidence: Floats, faint: float, near: Sequence[Ints], far: Sequence[Ints]) -> Floats:
     """What each record is lent by its neighbours, one step away and two. A link of -1 leads to none.
 
     Like the sides of a right angle: one strong neighbour lends more than several faint ones.
     """
-    lenders = np.flatnonzero(evidence > _FAINT)  # few, so the rest is not touched
-    squares = np.square(evidence[lenders] - np.float32(_FAINT))
+    lenders = np.flatnonzero(evidence > faint)  # few, so the rest is not touched
+    squares = np.square((evidence[lenders] - np.float32(faint)) * np.float32(_LENT))
     total = np.zeros(len(evidence) + 1, np.float32)  # the last one is the neighbour that is not there
     for links in near:
         total[links[lenders]] += squares  # no record is the next, or the previous, of two
