@@ -61,7 +61,9 @@ class Hit(NamedTuple):
 
     id: str
     score: float
-    """0 to 1, on a scale that does not depend on the other hits, so that those of several scopes can be merged."""
+    """0 to 1: how likely the scope has something related to the query, less for a record with less evidence than the
+    first. It means the same in every scope, so that hits of several scopes can be merged.
+    """
     passage: int
     """Which of the record's passages matched best."""
     parts: dict[str, float]
@@ -256,7 +258,7 @@ class ScopeIndex:
             return []
         derived = self._derived = self._derived or self._derive()
         closeness, close = self._closeness(query.vector, derived)
-        words, said = self._find_words(query.terms, derived)
+        words, said, share = self._find_words(query.terms, derived)
         here = slice(None) if derived.present is None else derived.present
         weight = np.float32(ranking.word_weight(closeness[here], words[here]))
         evidence = closeness + weight * words
@@ -274,6 +276,8 @@ class ScopeIndex:
             best, groups = self._best_once(evidence, count, wanted)
         else:
             best = self._best(evidence, count)
+        related = ranking.related(float(closeness[wanted].max()), float(share[wanted].max()), len(self._slot_of))
+        most = max(best[0][1], ranking.LEAST)
         hits = []
         for slot, total in best:
             part = self._passages(slot)
@@ -285,7 +289,8 @@ class ScopeIndex:
                 parts = {"vector": float(closeness[slot]), "lexical": lexical, "neighbours": near, "evidence": total}
             shown, times = groups.get(slot, (slot, 1))
             changed = int(self._columns.updated_at[shown])
-            hits.append(Hit(self._ids[shown], ranking.score(total), passage, parts, changed, times))
+            score = related * min(max(total / most, 0.0), 1.0)
+            hits.append(Hit(self._ids[shown], score, passage, parts, changed, times))
         return hits
 
     def list_newest(self, options: SearchOptions) -> list[str]:
@@ -366,16 +371,16 @@ class ScopeIndex:
         mean = _sum(shares, first) / several.own
         return ranking.closeness(np.maximum.reduceat(cosines, first), mean, spread * several.chance), cosines
 
-    def _find_words(self, query_terms: npt.NDArray[np.uint32], derived: _Derived) -> tuple[Floats, Floats]:
-        """How much of the query's words each record has, and each passage."""
+    def _find_words(self, query_terms: npt.NDArray[np.uint32], derived: _Derived) -> tuple[Floats, Floats, Floats]:
+        """How much the query's words say for each record, and for each passage; and what share of them a record has."""
         found, impact = self._postings.find(
             query_terms, derived.passage_present, self._passage_length.view, derived.usual_passage
         )
         several = derived.several
         if several is None:
             weights = self._weigh(found.term, len(query_terms))
-            words = _matched(found.passage, found.term, impact, weights, len(self._ids))
-            return words, words
+            words, share = _match(found.passage, found.term, impact, weights, len(self._ids))
+            return words, words, share
         owner = several.owner.take(found.passage)
         begins = np.ones(len(owner), bool)
         np.logical_or(owner[1:] != owner[:-1], found.term[1:] != found.term[:-1], out=begins[1:])
@@ -383,10 +388,10 @@ class ScopeIndex:
         record, term = owner[starts], found.term[starts]
         times = np.add.reduceat(found.times, starts, dtype=np.float32) if len(starts) else _NOTHING
         weights = self._weigh(term, len(query_terms))
-        said = _matched(found.passage, found.term, impact, weights, len(self._vectors))
+        said, _ = _match(found.passage, found.term, impact, weights, len(self._vectors))
         impact = ranking.saturation(times, self._length.view.take(record), derived.usual)
-        words = _matched(record, term, impact, weights, len(self._ids))
-        return ranking.of_record(words, np.maximum.reduceat(said, self._first.view)), said
+        words, share = _match(record, term, impact, weights, len(self._ids))
+        return ranking.of_record(words, np.maximum.reduceat(said, self._first.view)), said, share
 
     def _weigh(self, held: Ints, count: int) -> npt.NDArray[np.float64]:
         return ranking.rarity(len(self._slot_of), np.bincount(held, minlength=count))
@@ -481,15 +486,17 @@ def _sum(values: Floats, first: Ints) -> Floats:
     return total
 
 
-def _matched(
+def _match(
     numbers: Ints | npt.NDArray[np.uint32], held: Ints, impact: Floats, weights: npt.NDArray[np.float64], count: int
-) -> Floats:
-    """How much of the query's words each of ``count`` records or passages has, from each that holds one of them."""
+) -> tuple[Floats, Floats]:
+    """What the query's words say for each of ``count`` records or passages, from each that holds one of them; and what
+    share of the words each has, by their weights.
+    """
     each = weights.take(held)
-    covered = np.bincount(numbers, each, count).astype(np.float32)
+    share = np.bincount(numbers, each / max(float(weights.sum()), ranking.LEAST), count).astype(np.float32)
     each *= impact
     matched = np.bincount(numbers, each, count).astype(np.float32)
-    return ranking.lexical(matched, covered, float(weights.sum()))
+    return ranking.lexical(matched, share), share
 
 
 _NOTHING: Final = np.empty(0, np.float32)

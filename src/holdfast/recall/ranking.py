@@ -52,9 +52,16 @@ _LONG: Final = 160.0
 #: ... and one of so few is half a mere interjection, which is not what anybody looks for.
 _SHORT: Final = 20.0
 
-#: Evidence that is as likely to be chance as not, and how fast it becomes certain.
-_EVEN: Final = 0.55
-_STEEP: Final = 6.0
+#: How far the cosines of texts that have nothing to do with each other spread, once what all share is taken out. It was
+#: about the same for every embedder that was tried.
+_RANDOM: Final = 0.08
+#: What all of a query's words in one record say, in cosines.
+_ALL_WORDS: Final = 0.75
+#: What is as likely to be chance as not, and how fast it becomes certain.
+_EVEN: Final = 0.33
+_STEEP: Final = 10.0
+#: Numbers are divided by this at least.
+LEAST: Final = 1e-9
 
 #: Where every kind is asked, a match that scores less is taken to be unrelated. On the sets of ``bench/quality.py`` the
 #: best relevant memory reaches it for 91 to 100 questions of 100; of questions about something else, 9 to 63 do not.
@@ -147,15 +154,13 @@ def saturation(counts: Floats, lengths: Floats, usual: float) -> Floats:
     return much
 
 
-def lexical(matched: Floats, covered: Floats, asked: float) -> Floats:
-    """What words say: BM25 (``matched``) of texts that hold words of a total rarity of ``covered`` out of ``asked``.
+def lexical(matched: Floats, share: Floats) -> Floats:
+    """What words say: BM25 (``matched``) of texts that hold such a ``share`` of what was asked for.
 
     A text that holds all that was asked for says more than the sum of its words; where most of the question is
     missing, what little there is may well be chance.
     """
-    if asked <= 0:
-        return np.zeros(len(matched), np.float32)
-    said: Floats = matched * np.sqrt(covered * np.float32(1 / asked))
+    said: Floats = matched * np.sqrt(share)
     return said
 
 
@@ -226,6 +231,11 @@ def neighbour_evidence(evidence: Floats, faint: float, near: Sequence[Ints], far
 # --- the outcome ------------------------------------------------------------------------------------------------------
 
 
-def score(evidence: float) -> float:
-    """Evidence as a number from 0 to 1, rising with it: near 0 for what is unrelated, near 1 for a plain match."""
-    return 1 / (1 + math.exp(-_STEEP * (evidence - _EVEN)))
+def related(closest: float, share: float, records: int) -> float:
+    """From 0 to 1: whether anything in a scope is related to a query, not whether it answers it.
+
+    It comes from what is bounded and means the same in every scope: the closeness of the closest record, less what the
+    closest of so many has by chance, and the largest share of the query's words that one record has.
+    """
+    by_chance = _RANDOM * math.sqrt(2 * math.log(max(records, 1)))
+    return 1 / (1 + math.exp(-_STEEP * (closest - by_chance + _ALL_WORDS * share - _EVEN)))
