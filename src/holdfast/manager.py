@@ -31,6 +31,7 @@ from holdfast.core.values import (
     check_content,
     check_count,
     check_metadata,
+    check_share,
     check_source,
     dump_json,
     is_id,
@@ -315,16 +316,18 @@ class Memory(UserData):
         memory_type: MemoryKind | None = None,
         include_archived: bool | None = None,
         as_of: When = None,
+        min_score: float | None = None,
         explain: bool = False,
     ) -> list[RetrieveResult]:
         """What bears on ``query``: at most ``top_k`` memories, long-term ones unless kinds are named.
 
-        Each has ``memory_id``, ``content``, ``memory_type``, ``score`` (0 to 1, higher is better), ``metadata`` and
-        more; with ``explain``, the parts of its score. Of memories of the same text (long-term, persona, entity and
-        structured ones) the newest is given, and ``count`` says how many there are. Filters apply before the best
-        are taken. Of several kinds each keeps its best match; working memory comes first, the others by score, and of
-        equals the newer. With ``"all"`` every kind is asked, and one whose best match scores below 0.1 stays away.
-        Archived memories are left out, episodes aside, unless asked for.
+        Each has ``memory_id``, ``content``, ``memory_type``, ``score``, ``metadata`` and more. A score from 0 to 1 says
+        how likely a memory is related, not whether it answers: 0.5 is as likely as not, for every user and embedder.
+        What is below ``min_score`` is left out. With ``explain``, each has the parts of its evidence. Of memories of
+        the same text (long-term, persona, entity and structured ones) the newest is given, and ``count`` says how many
+        there are. Filters apply before the best are taken. Of several kinds each keeps its best match; working memory
+        comes first, the others by score, and of equals the newer. With ``"all"`` every kind is asked, and one whose
+        best match scores below 0.1 stays away. Archived memories are left out, episodes aside, unless asked for.
 
         With ``as_of``, the versions that were current at that moment, of memories that may be read now: never what was
         deleted or has expired since. Only kinds that are durable can be asked so.
@@ -338,6 +341,8 @@ class Memory(UserData):
         where = parse(filters)
         asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         options = SearchOptions(top_k, self._services.now(), where, explain=explain, as_of=then)
+        if min_score is not None:
+            options = options._replace(min_score=check_share(min_score, "min_score"))
         floor = FLOOR if memory_types == ALL_KINDS else 0.0
         found = self._search.find(kinds, asked, options, include_archived=include_archived, floor=floor)
         results = [self._result(match, options) for match in found]

@@ -188,6 +188,19 @@ def test_results_of_several_kinds_keep_each_kinds_best_match(memory: MemoryManag
     assert scores == sorted(scores, reverse=True)
 
 
+def test_what_is_unrelated_can_be_left_out_by_its_score(memory: MemoryManager) -> None:
+    memory.add("User enjoys skiing in the Alps every winter")
+    memory.add("User's dentist is Dr. Novak, on Tuesdays only")
+    assert [found["content"][:17] for found in memory.retrieve("skiing in the Alps", min_score=0.5)] == [
+        "User enjoys skiin"
+    ]
+    assert len(memory.retrieve("skiing in the Alps", min_score=0)) == 2
+    assert memory.retrieve("kernel panic in the network driver", "all", min_score=0.5) == []
+    for wrong in (-0.1, 1.5, "high", True):
+        with pytest.raises(InvalidInputError, match="min_score must be a number from 0 to 1, not"):
+            memory.retrieve("skiing", min_score=wrong)  # type: ignore[arg-type]
+
+
 def test_a_score_is_explained_on_request(memory: MemoryManager) -> None:
     memory.add("User enjoys skiing")
     (plain,) = memory.retrieve("skiing")

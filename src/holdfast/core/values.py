@@ -380,6 +380,13 @@ def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
     return value
 
 
+def check_share(value: object, what: str) -> float:
+    """``value`` as a number, if it is one from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidInputError(f"must be a number from 0 to 1, not {quote(value)}", about=what)
+    return float(value)
+
+
 def _utf8_size(text: str, error: type[InvalidInputError], what: str) -> int:
     if text.isascii():
         return len(text)

@@ -50,6 +50,8 @@ class SearchOptions(NamedTuple):
     where: Filter | None = None
     include_archived: bool = False
     explain: bool = False
+    min_score: float = 0.0
+    """Records that score less are left out."""
     before: str | None = None
     """A list goes on from here: with records of smaller ids, which are older ones."""
     as_of: int | None = None
@@ -290,6 +292,8 @@ class ScopeIndex:
             shown, times = groups.get(slot, (slot, 1))
             changed = int(self._columns.updated_at[shown])
             score = related * min(max(total / most, 0.0), 1.0)
+            if score < options.min_score:
+                break
             hits.append(Hit(self._ids[shown], score, passage, parts, changed, times))
         return hits
 

@@ -95,6 +95,7 @@ class Question(Scoped):
     include_archived: bool | None = Field(
         None, description="Whether archived memories are found too; only archived episodes are, if not given."
     )
+    min_score: float | None = Field(None, ge=0, le=1, description="Leave out what scores less; 0.5 is even odds.")
     explain: bool = Field(False, description="The parts of each score too.")
 
 

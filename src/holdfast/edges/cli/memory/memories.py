@@ -217,6 +217,7 @@ def search(
     kind: list[MemoryType] | None = None,
     top_k: int = 5,
     filter_: str | None = None,
+    min_score: float | None = None,
     explain: bool = False,
     archived: Archived = False,
 ) -> Any:
@@ -227,6 +228,7 @@ def search(
         --kind -k KIND  <kinds>; may be repeated. Every kind that has something on it, if not given.
         --top-k -n N  How many memories at most.
         --filter -f JSON  Only memories whose metadata passes this.
+        --min-score SCORE  Leave out what scores less. A score of 0.5 means: as likely related as not.
         --explain  Show the parts of each score.
 
     Examples:
@@ -238,9 +240,8 @@ def search(
     """
     _check_kinds(kind or ())
     filters = read_object(filter_, "--filter", InvalidFilterError)
-    return call.memory.retrieve(
-        query, kind or ALL_KINDS, top_k, filters, include_archived=archived or None, explain=explain
-    )
+    options: dict[str, Any] = {"include_archived": archived or None, "min_score": min_score, "explain": explain}
+    return call.memory.retrieve(query, kind or ALL_KINDS, top_k, filters, **options)
 
 
 @command(app, "context", of_memory)
