@@ -327,7 +327,7 @@ class Memory(UserData):
         the same text (long-term, persona, entity and structured ones) the newest is given, and ``count`` says how many
         there are. Filters apply before the best are taken. Of several kinds each keeps its best match; working memory
         comes first, the others by score, and of equals the newer. With ``"all"`` every kind is asked, and one whose
-        best match scores below 0.1 stays away. Archived memories are left out, episodes aside, unless asked for.
+        best match scores below 0.2 stays away. Archived memories are left out, episodes aside, unless asked for.
 
         With ``as_of``, the versions that were current at that moment, of memories that may be read now: never what was
         deleted or has expired since. Only kinds that are durable can be asked so.
