@@ -38,6 +38,7 @@ def test_what_was_added_comes_back_as_it_was(memory: MemoryManager, clock: FakeC
         "is_archived": False,
         "source": "agent:travel_agent",
         "derived_from": [],
+        "version": 1,
     }
 
 
