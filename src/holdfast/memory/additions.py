@@ -56,9 +56,7 @@ def find_similar(
 ) -> list[SimilarResult]:
     """The live memories of a kind that are closest to a text, if they are close, without the one that was added."""
     query = services.recall.encode_query(text[: 4 * TARGET])
-    options = SearchOptions(count + 1, services.now())
-    found = search.find([kind], query, options, include_archived=False)
-    close = [match for match in found if match.hit.score >= SIMILAR and match.hit.id != added]
+    options = SearchOptions(count, services.now(), min_score=SIMILAR, without=added)
     return [
         {
             "memory_id": match.hit.id,
@@ -66,5 +64,5 @@ def find_similar(
             "score": match.hit.score,
             "created_at": iso(match.memory.created_at),
         }
-        for match in close[:count]
+        for match in search.find([kind], query, options, include_archived=False)
     ]

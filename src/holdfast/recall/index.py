@@ -52,6 +52,8 @@ class SearchOptions(NamedTuple):
     explain: bool = False
     min_score: float = 0.0
     """Records that score less are left out."""
+    without: str | None = None
+    """A record that is left out: the one that the others are compared with."""
     before: str | None = None
     """A list goes on from here: with records of smaller ids, which are older ones."""
     as_of: int | None = None
@@ -316,6 +318,8 @@ class ScopeIndex:
         """Which slots can be seen, and which of these pass the filter."""
         visible: Mask = self._hidden_from.view > options.now
         visible &= self._here.view
+        if options.without in self._slot_of:
+            visible[self._slot_of[options.without]] = False
         if not options.include_archived:
             visible &= self._archived_from.view > options.now
         if options.as_of is not None:
