@@ -70,8 +70,8 @@ class Launcher:
         self.close()
 
     def path(self) -> str:
-        """What ``PATH`` has to be for a shell that is to find the command here."""
-        return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
+        """What ``PATH`` has to be for a shell that is to find the command here, and the Python of the tests."""
+        return os.pathsep.join([str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 # --- the process that forks -------------------------------------------------------------------------------------------
