@@ -60,7 +60,8 @@ def _live(holdfast: Holdfast, user: str, clock: FakeClock) -> None:
     memory.entity.end("Rex", "age")
     memory.structured.put("orders", {"n": 2, "user": user}, key="two")
     for n in range(3):
-        memory.short_term.add_message("user", f"message {n} of {user}: {LONG if n == 1 else 'hello'}")
+        said = f"message {n} of {user}: {LONG if n == 1 else 'hello'}"
+        memory.short_term.add_message("user", said, external_id=f"msg {n}" if n else None)
     clock.advance(minutes=1)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, cast
@@ -28,6 +29,7 @@ SHORT: Final = 600
 #: Of what is new, the last part is looked at, and of one message the first.
 _MOST: Final = 12_000
 _MOST_OF_ONE: Final = 4_000
+_MOST_JSON: Final = 100_000
 #: Words without their sentences, at the end of a summary: they would crowd out the sentences of the next one.
 _WORDS: Final = "Also: "
 _TRIES: Final = 16
@@ -156,17 +158,40 @@ def roll(summary: str, messages: Sequence[Message]) -> str:
     lines: list[str] = []
     room = _MOST
     for message in reversed(messages):
-        line = f"{message.role}: {message.content[:_MOST_OF_ONE]}"[: max(room, 0)]
-        if not line:
+        if room <= 0:
             break
-        lines.append(line)
-        room -= len(line)
+        if words := _words(message.content):
+            lines.append(f"{message.role}: {words[:_MOST_OF_ONE]}"[:room])
+            room -= len(lines[-1])
     before = summary.splitlines()
     whole = "\n".join([*before, *reversed(lines)])
     if len(whole) <= FULL:
         return whole
     sentences = [line for line in before if not line.startswith(_WORDS)]
     return _summarizer().summarize([*sentences, *reversed(lines)], max_chars=SHORT)
+
+
+def _words(content: str) -> str:
+    """What a message says in words: of a JSON object, as agent kits write them, the texts that are in it."""
+    if content[:1] != "{" or len(content) > _MOST_JSON:
+        return content
+    try:
+        words = " ".join(_find_texts(json.loads(content)))
+    except (ValueError, RecursionError):
+        return content
+    return words.encode(errors="replace").decode().replace("\0", "")  # JSON can say what text cannot hold
+
+
+def _find_texts(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if isinstance(inner, dict | list):
+                yield from _find_texts(inner)
+            elif isinstance(inner, str) and name in {"text", "content"}:
+                yield inner
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _find_texts(inner)
 
 
 @cache
@@ -231,7 +256,7 @@ class ConversationSummaries:
         messages = self.tenant.history.messages(scope, now=self.tenant.now(), limit=_MOST_MESSAGES)
         if not messages:  # out of sight, with its agent
             return False
-        texts = [f"{message.role}: {message.content}" for message in messages]
+        texts = [f"{message.role}: {words}" for message in messages if (words := _words(message.content))]
         if session.messages > len(messages):
             texts.insert(0, session.summary)
         whole = sum(map(len, texts)) <= FULL  # then the summary is what was said, word for word

@@ -171,3 +171,12 @@ def test_transcripts_are_what_plain_lists_would_be(
         assert set(await store.list_subkeys(MAIN)) == {subpath for subpath, kept in model.items() if subpath and kept}
 
     asyncio.run(program())
+
+
+def test_a_session_is_listed_with_what_was_said_in_it(
+    store: HoldfastSessionStore, holdfast: Holdfast, user_id: str
+) -> None:
+    blocks = [{"type": "text", "text": "It is on its way."}, {"type": "tool_use", "input": {"order": 7}}]
+    asyncio.run(store.append(MAIN, [entry(1), TITLE, {"type": "assistant", "message": {"content": blocks}}]))  # type: ignore[typeddict-unknown-key]
+    (session,) = holdfast.sessions.list(user_id)
+    assert session["summary"] == "user: turn 1\nassistant: It is on its way."
