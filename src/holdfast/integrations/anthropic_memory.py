@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from asyncio import to_thread
 from collections import Counter
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from holdfast.manager import Memory
 from holdfast.memory.structured import DocumentPut
 
 try:
-    from anthropic.tools import BetaAbstractMemoryTool, ToolError
+    from anthropic.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
     from anthropic.types import beta
 except ImportError:
     raise missing_extra("a memory tool for Anthropic's client", "anthropic") from None
@@ -178,6 +179,24 @@ class HoldfastMemoryTool(BetaAbstractMemoryTool):
         while (path := posixpath.dirname(path)) != _ROOT:
             if self._memory.structured.read(self._collection, path) is not None:
                 raise ToolError(f"The path {path} is a file; nothing can be in it")
+
+
+class HoldfastAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
+    """The same for ``AsyncAnthropic``: each command is carried out in a worker thread."""
+
+    def __init__(self, tool: HoldfastMemoryTool) -> None:
+        super().__init__(cache_control=tool._cache_control)
+        self._tool = tool
+
+    async def execute(self, command: beta.BetaMemoryTool20250818Command) -> Any:
+        """Carry out a command."""
+        return await to_thread(self._tool.execute, command)
+
+    view = create = str_replace = insert = delete = rename = execute
+
+    async def clear_all_memory(self) -> str:
+        """Send all files to the recycle bin."""
+        return await to_thread(self._tool.clear_all_memory)
 
 
 def _resolve(path: str) -> str:

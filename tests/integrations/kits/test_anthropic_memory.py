@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.errors import HeldError
-from holdfast.integrations.anthropic_memory import HoldfastMemoryTool
+from holdfast.integrations.anthropic_memory import HoldfastAsyncMemoryTool, HoldfastMemoryTool
 
 #: What a tool answers does not depend on the engine.
 on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"], scope="module")
@@ -228,6 +229,23 @@ def test_edits_at_once_lose_nothing(tool: HoldfastMemoryTool) -> None:
     text = ask(tool, "view", "/memories/a")
     assert sorted(re.findall(r"line \d+", text)) == sorted(f"line {number}" for number in done)
     assert made.count("File created successfully at: /memories/b") == 1
+
+
+@on_sqlite
+def test_an_async_client_is_given_the_same_tool(tool: HoldfastMemoryTool) -> None:
+    other = HoldfastAsyncMemoryTool(tool)
+
+    async def program() -> list[Any]:
+        made = await other.call({"command": "create", "path": "/memories/a", "file_text": "one"})
+        with pytest.raises(ToolError, match="already exists"):
+            await other.call({"command": "create", "path": "/memories/a", "file_text": "two"})
+        return [made, await other.call({"command": "view", "path": "/memories/a"}), await other.clear_all_memory()]
+
+    made, shown, cleared = asyncio.run(program())
+    assert (made, cleared) == ("File created successfully at: /memories/a", "All memory cleared")
+    assert shown.endswith("     1\tone")
+    assert other.to_dict() == tool.to_dict()
+    assert tool._files("/memories") == {}
 
 
 def test_a_file_in_cold_storage_is_read_listed_and_changed(
