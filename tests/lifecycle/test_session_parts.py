@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import raw
 from clocks import FakeClock
 from effort import stride
 from holdfast import Holdfast
+from holdfast.access.replies import Reply
 from holdfast.aio import Holdfast as AsyncHoldfast
 from holdfast.core.errors import (
     ConfirmationNeededError,
@@ -30,6 +32,8 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import Scope, State, Subject
 from holdfast.core.values import moment
+from holdfast.health.checks import Check
+from holdfast.health.store import check_lifecycle
 from holdfast.lifecycle.session_parts import KINDS, METHODS, OpenParts, SessionParts, open_part
 from holdfast.ports import session_parts as port
 from holdfast.ports.session_parts import PartRegistration
@@ -340,6 +344,85 @@ def test_an_erasure_waits_for_a_part_that_is_away_and_says_so(world: World) -> N
         assert more.count("ann") == 0, "opening the store goes on with it"
         assert {place["name"]: place["left"] for place in holdfast.certificates.list()[0]["places"]}["part more"] == 0
         assert holdfast.eraser.finish_unfinished() == 0
+
+
+def test_a_part_of_a_kind_that_a_process_does_not_know_keeps_an_erasure_pending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("trip", "to Rome")
+    world.holdfast.close()
+    with monkeypatch.context() as patch, Holdfast.open(home=world.holdfast.settings.home, clock=world.clock) as other:
+        patch.delitem(KINDS, notes_part.KIND)
+        erasure = other.erase_user("ann")
+        assert erasure.pending
+        assert "of a kind that this version does not know ('notes')" in erasure.waiting_for[0]
+        assert world.notes.count("ann") > 0
+    with Holdfast.open(home=world.holdfast.settings.home, clock=world.clock) as holdfast:
+        assert world.notes.count("ann") == 0
+        assert len(holdfast.certificates.list()) == 1
+
+
+def test_a_part_that_is_away_stops_no_sweep_and_follows_when_it_is_back(world: World) -> None:
+    world.write("trip", "to Rome")
+    world.holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    world.holdfast.sweep()
+    world.clock.advance(days=30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Notes, "_open", _away)
+        assert world.holdfast.sweep().counts["recycle"] == 1
+        with pytest.raises(StoreAwayError, match="part 'notes'"):
+            world.holdfast.recycle.restore(session_id="trip")
+        assert world.binned() == ["trip"], "neither half of it came back"
+        (found,) = check_parts(world)
+        assert (found.status.value, "unplugged" in found.detail) == ("failed", True)
+        world.clock.advance(days=15)
+        world.holdfast.sweep()
+        assert world.states() == {"trip": ("deleting", "active")}
+    world.holdfast.sweep()
+    assert (world.states(), world.notes.count("ann")) == ({}, 0)
+    assert [one.status.value for one in check_parts(world)] == ["ok"]
+
+
+def _away(*_args: object) -> Any:
+    raise StoreAwayError("the disk is unplugged; plug it in")
+
+
+def check_parts(world: World) -> list[Check]:
+    return [one for one in check_lifecycle(world.holdfast.database, world.holdfast.settings) if one.name == "parts"]
+
+
+def test_doctor_says_what_is_left_alone_and_what_is_behind(world: World) -> None:
+    world.write("lost", "whose?", None)
+    world.write("trip", "to Rome")
+    world.holdfast.sessions.remove("guide", "trip")
+    raw.run(world.holdfast, "UPDATE sessions SET part_state = 'active'")
+    (found,) = check_parts(world)
+    assert found.status.value == "warning"
+    assert "1 notes have no owner" in found.detail
+    assert "what belongs to 1 sessions has not followed them yet" in found.detail
+
+
+def test_a_request_that_must_be_done_once_takes_parts_along(world: World) -> None:
+    world.write("trip", "to Rome")
+    memory = world.holdfast.manager("ann", "guide")
+    memory.add("likes tea")
+    verbs: dict[str, Callable[[], object]] = {
+        "delete": lambda: memory.delete_user_memories("ann"),
+        "restore": lambda: world.holdfast.recycle.restore(user_id="ann"),
+        "remove": lambda: world.holdfast.sessions.remove("guide", "trip"),
+        "come back": lambda: world.holdfast.recycle.restore(session_id="trip"),
+        "remove the agent": lambda: world.holdfast.agents.remove("guide"),
+    }
+
+    def carry_out(verb: Callable[[], object]) -> Reply:
+        verb()
+        return Reply(200, {}, b"done")
+
+    for key, verb in verbs.items():
+        once = world.holdfast.replies.once("caller", key, key.encode())
+        reply, _ = once.carry_out(partial(carry_out, verb), lambda: Reply(500, {}, b"failed"))
+        assert reply.status == 200
+        assert bool(world.notes.read("trip")) == (key in ("restore", "come back")), key
 
 
 def test_what_is_written_while_a_user_is_erased_is_looked_for_and_found(world: World) -> None:

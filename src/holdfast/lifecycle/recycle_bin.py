@@ -212,6 +212,7 @@ class Recycle:
 
     def _restore_user(self, subject: Subject) -> int:
         now = self.tenant.now()
+        SessionParts(self.tenant).begin_steps()
         pages = read_pages(partial(self.tenant.records.binned, self.tenant.name, subject), _BATCH)
         back = self._bring_back(chain.from_iterable(pages), now)
         for session in self.tenant.dues.binned_sessions(self.tenant.name, subject, limit=_MOST):

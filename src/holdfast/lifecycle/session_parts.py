@@ -208,6 +208,11 @@ class SessionParts:
         with _name_part(registration):
             return self.tenant.open_part(registration, None)
 
+    def begin_steps(self) -> None:
+        """Say that what follows takes more than a transaction of the store, if there are parts."""
+        if self._registered():
+            begin_steps()
+
     def ask(self, do: Callable[[SessionPart], T]) -> dict[str, T]:
         """What each part answers, by its name. All of them are asked; then ``StoreAwayError`` if one did not answer."""
         answers: dict[str, T] = {}
