@@ -16,7 +16,7 @@ from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, aio
 from holdfast.core.errors import InvalidInputError, InvalidKindError
 from holdfast.core.texts import normalize_text
-from holdfast.recall.embedders.static import count_tokens
+from holdfast.recall.embedders.static import TokenCounter
 
 QUERY = "Which night train to Vienna?"
 
@@ -56,7 +56,7 @@ def test_a_block_has_who_the_agent_is_what_it_knows_its_episodes_and_the_convers
     assert origins[0] == "2026-01-15 agent:travel_agent"
     assert "2026-01-15 import:crm" in origins
     assert origins[-2:] == ["user", "assistant"]
-    assert context.tokens == count_tokens(context.text) <= 1_000
+    assert context.tokens == TokenCounter()(context.text) <= 1_000
     assert context.left_out == []
     assert str(context) == context.text
 
@@ -174,7 +174,7 @@ def test_messages_are_a_system_message_and_the_turns(filled: MemoryManager) -> N
     assert system["role"] == "system"
     assert system["content"].startswith("## Who you are\n")
     assert turns == [{"role": "user", "content": "I want to see Vienna"}, {"role": "assistant", "content": "By train?"}]
-    assert context.tokens == count_tokens(context.text)
+    assert context.tokens == TokenCounter()(context.text)
     found = json.loads(filled.context(QUERY, format="json").text)
     assert list(found) == ["persona", "notes", "known", "episodes", "turns"]
 
@@ -275,7 +275,7 @@ def test_in_any_store_the_budget_holds_nothing_is_there_twice_and_the_first_part
         for query in (None, " ".join(shuffle.choices(WORDS, k=4))):
             context = memory.context(query, max_tokens=most, format=form, count=count)
             where = f"seed {seed}, {form}, {most} tokens, {query!r}"
-            assert context.tokens == ((count or count_tokens)(context.text) if context.text else 0) <= most, where
+            assert context.tokens == ((count or TokenCounter())(context.text) if context.text else 0) <= most, where
             said = [normalize_text(one["content"]) for one in context.memories if one["memory_type"] != "short_term"]
             assert len(said) == len(set(said)), where
             assert context.text.startswith(stable), where

@@ -115,3 +115,13 @@ def test_weights_are_mapped_at_first_need_and_the_tokenizer_is_loaded_when_texts
     command = [sys.executable, "-c", _CHILD, str(tmp_path / "home")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@given(st.lists(st.text(alphabet="aab ce<s>/unk0x'.é漢🎿-[#", max_size=30), max_size=5))
+def test_lines_have_as_many_tokens_by_themselves_as_in_their_text(lines: list[str]) -> None:
+    text = clean_text("\n".join(lines), MAX_CHARS)
+    counted, true = static.TokenCounter()(text), len(compiled(text)) if text else 0
+    if any(mark in text for mark in static._MARKS):
+        assert counted >= true, "never too few"
+    elif all(line == line.strip() for line in text.split("\n")):
+        assert counted == true

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -69,7 +71,8 @@ class Format(StrEnum):
     """A JSON object with a list for each section."""
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Line:
     """One memory, as a prompt has it."""
 
     section: Section
@@ -87,6 +90,17 @@ class Line(NamedTuple):
     def short_id(self) -> str:
         """As much of the id as is shown."""
         return self.id[-_ID_CHARS:]
+
+    @cached_property
+    def words(self) -> str:
+        """What it says, to compare it with what others say."""
+        return normalize_text(self.text)
+
+    @cached_property
+    def written(self) -> str:
+        """The line itself. It begins with what is ours, and nothing in it ends the brackets."""
+        origin = clean(self.origin).replace("[", "(").replace("]", ")")
+        return f"- [{' '.join(filter(None, (self.short_id, self.date, origin)))}] {clean(self.text)}"
 
 
 class LeftOut(NamedTuple):
@@ -155,7 +169,7 @@ class _Choice:
         misses, broken = 0, False
         for line in lines:
             is_turn = line.section is Section.TURNS
-            other = self._said.get(normalize_text(line.text))
+            other = self._said.get(line.words)
             if other is not None and not is_turn:
                 self._leave(line, f"It says the same as {other.short_id}.")
                 continue
@@ -173,12 +187,11 @@ class _Choice:
 
     def _take(self, line: Line, cost: int) -> int:
         """Choose a line. A memory that says what a turn says makes way for it; what that saves."""
-        words, saved = normalize_text(line.text), 0
-        other = self._said.get(words)
+        saved, other = 0, self._said.get(line.words)
         if other in self._kept and other is not None and other.section not in (Section.PERSONA, Section.TURNS):
             saved = self._kept.pop(other)
             self._leave(other, f"It says the same as {line.short_id}.")
-        self._kept[line], self._said[words] = cost, line
+        self._kept[line], self._said[line.words] = cost, line
         return saved
 
     def _cut(self, new: list[Line], most: int) -> None:
@@ -192,8 +205,8 @@ class _Choice:
 
     def _cost(self, line: Line) -> int:
         has_title = any(one.section is line.section for one in self._kept)
-        title = "" if has_title else f"\n## {TITLES[line.section]}\n"
-        return self._count(f"{title}{self._form.write_line(line)}\n")
+        title = "" if has_title else f"\n\n## {TITLES[line.section]}"
+        return self._count(f"{title}\n{self._form.write_line(line)}")
 
     def _leave(self, line: Line, reason: str) -> None:
         self.left.append(LeftOut(line.id, line.kind, reason))
@@ -211,15 +224,9 @@ def clean(text: str) -> str:
     return _TAG.sub("(", joined)
 
 
-def _write_line(line: Line) -> str:
-    """A line, which begins with what is ours: nothing in it ends the brackets."""
-    origin = clean(line.origin).replace("[", "(").replace("]", ")")
-    return f"- [{' '.join(filter(None, (line.short_id, line.date, origin)))}] {clean(line.text)}"
-
-
 def _write_text(lines: Sequence[Line]) -> str:
     return "\n\n".join(
-        "\n".join([f"## {TITLES[section]}", *map(_write_line, group)])
+        "\n".join([f"## {TITLES[section]}", *(line.written for line in group)])
         for section, group in groupby(lines, key=lambda line: line.section)
     )
 
@@ -238,7 +245,7 @@ def _write_messages(lines: Sequence[Line]) -> str:
 
 
 def _write_message(line: Line) -> str:
-    return to_json(_to_message(line)) if line.section is Section.TURNS else _write_line(line)
+    return to_json(_to_message(line)) if line.section is Section.TURNS else line.written
 
 
 def _to_object(line: Line) -> dict[str, str]:
@@ -261,7 +268,7 @@ class _Form(NamedTuple):
 
 _FORMS: Final = MappingProxyType(
     {
-        Format.TEXT: _Form(_write_text, _write_line),
+        Format.TEXT: _Form(_write_text, lambda line: line.written),
         Format.MESSAGES: _Form(_write_messages, _write_message),
         Format.JSON: _Form(_write_json, lambda line: to_json(_to_object(line))),
     }

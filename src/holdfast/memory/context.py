@@ -17,7 +17,7 @@ from holdfast.memory.entity import describe_now
 from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.memory.search import Search
 from holdfast.ports.conversations import Session
-from holdfast.recall.embedders.static import count_tokens
+from holdfast.recall.embedders.static import TokenCounter
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import split_record, summary_text
 from holdfast.recall.ranking import FLOOR
@@ -30,7 +30,7 @@ _TURNS: Final = 12
 #: The summary of a conversation has precedence over all but so many lines.
 _BEFORE_SUMMARY: Final = 4
 #: As few tokens as a line may well take: more memories than fit are not looked for.
-_LINE_TOKENS: Final = 24
+_LINE_TOKENS: Final = 32
 _LEAST_MEMORIES, _LEAST_CHARS = 8, 200
 _SECTIONS: Final = {
     MemoryType.WORKING: Section.NOTES,
@@ -89,7 +89,7 @@ class Wanted(NamedTuple):
         if count is not None and not callable(count):
             raise InvalidInputError(f"count must be a function that gives the tokens of a text, not {quote(count)}")
         most = check_count(max_tokens, "max_tokens", most=MAX_TOKENS)
-        return Wanted(query, kinds, most, Format(form), count or count_tokens)  # type: ignore[arg-type]
+        return Wanted(query, kinds, most, Format(form), count or TokenCounter())  # type: ignore[arg-type]
 
     def has(self, kind: MemoryType) -> bool:
         """Whether a kind is to be looked at."""
@@ -115,7 +115,7 @@ def read_context(records: DurableRecords, notes: Callable[[], list[Message]], wa
     order = [line for pair in zip_longest(related, turns) for line in pair if line is not None]
     order[_BEFORE_SUMMARY:_BEFORE_SUMMARY] = reading.summary(turns)
     block = plan([*persona, *order], wanted.form, wanted.max_tokens, wanted.count)
-    found = [reading.found[line.id] for line in block.lines if line.id in reading.found]
+    found = [reading.result(line.id) for line in block.lines if line.id in reading.found]
     left_out = [one for one in block.left_out if one.memory_id in reading.found]
     return Context(block.text, found, block.tokens, left_out)
 
@@ -132,7 +132,7 @@ class _Reading:
             self._items[MemoryType.WORKING] = notes()
         if wanted.has(MemoryType.SHORT_TERM):
             self._read_window()
-        self.found: dict[str, MemoryResult] = {}
+        self.found: dict[str, tuple[MemoryType, Record | Message]] = {}
         """The memories of the lines, by their ids."""
 
     def _read_window(self) -> None:
@@ -145,6 +145,13 @@ class _Reading:
         if window and asked is not None and normalize_text(window[-1].content) == normalize_text(asked):
             window = window[:-1]  # what is asked stands in the prompt anyway
         self._items[MemoryType.SHORT_TERM] = window
+
+    def result(self, memory_id: str) -> MemoryResult:
+        """A memory of a line, as callers see it."""
+        kind, memory = self.found[memory_id]
+        if isinstance(memory, Record):
+            return memory_result(memory, self._now)
+        return item_result(self._records.scope, TYPES[kind], memory)
 
     def persona(self) -> Iterator[Line]:
         """Who the agent is, whatever is asked; the newest first, which stand last."""
@@ -222,12 +229,12 @@ class _Reading:
 
     def _line(self, section: Section, place: int, record: Record, text: str) -> Line:
         since = record.dated_at if record.kind is MemoryType.EPISODIC else record.updated_at
-        self.found[record.id] = memory_result(record, self._now)
+        self.found[record.id] = record.kind, record
         said = _cut(text, self._wanted.chars)
         return Line(section, place, record.id, record.kind.value, record.written_by, iso(since)[:10], said)
 
     def _item_line(self, section: Section, place: int, kind: MemoryType, item: Message) -> Line:
-        self.found[item.id] = item_result(self._records.scope, TYPES[kind], item)
+        self.found[item.id] = kind, item
         said = _cut(item.content, self._wanted.chars)
         return Line(section, place, item.id, kind.value, item.role, "", said)
 

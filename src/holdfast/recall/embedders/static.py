@@ -43,7 +43,8 @@ _SPACE: Final = "▁"
 #: Longer words are left to the compiled tokenizer, whose effort grows more slowly with them.
 _LONGEST: Final = 48
 #: Texts with any of these mean something to the tokenizer that is not said here.
-_LEFT_OUT: Final = ("<s>", "</s>", "<unk>", "  ", _SPACE)
+_MARKS: Final = ("<s>", "</s>", "<unk>")
+_LEFT_OUT: Final = (*_MARKS, "  ", _SPACE)
 
 
 class _Model(NamedTuple):
@@ -144,8 +145,30 @@ def _bundled_tokens() -> _Tokens:
     return _read_bundled(_package_folder())[1]
 
 
-def count_tokens(text: str) -> int:
-    """How many tokens a text has, by the tokenizer of the bundled weights, whichever embedder is in use."""
+class TokenCounter:
+    """Counts the tokens of texts by the tokenizer of the bundled weights, whichever embedder is in use.
+
+    No token spans the end of a line, so each line is counted once, however many texts it is part of. A counter keeps
+    the lines that it has met: it is for one use.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        first, *others = text.split("\n")
+        return _count_line(first) + sum(map(self._count_next, others))
+
+    def _count_next(self, line: str) -> int:
+        """The tokens of a line that is not the first, with the end of the one before it."""
+        known = self._lines.get(line)
+        if known is None:
+            marks = sum(line.count(mark) for mark in _MARKS)  # what follows such a mark may have a token more
+            known = self._lines[line] = _count_line(f"x\n{line}\nx") - 3 + marks
+        return known
+
+
+def _count_line(text: str) -> int:
     tokens = _bundled_tokens()
     return sum(len(tokens(text[start : start + MAX_CHARS])) for start in range(0, len(text), MAX_CHARS))
 
