@@ -9,7 +9,7 @@ async with Holdfast.open() as holdfast:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -27,15 +27,18 @@ from holdfast.lifecycle.sessions import Sessions
 from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
+from holdfast.memory.extraction import Facts
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from holdfast.privacy.certificates import Certificates
+from holdfast.results import RememberResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
+AsyncExtract = Callable[[list[dict[str, Any]]], Facts | Awaitable[Facts]]
 
 
 class _Wrapper(Generic[S]):
@@ -148,6 +151,21 @@ class AsyncMemory(_Wrapper[Memory]):
         self.episodic = AsyncEpisodic(wrapped.episodic)
         self.entity = AsyncEntity(wrapped.entity)
         self.structured = AsyncStructured(wrapped.structured)
+
+    async def remember(self, messages: Sequence[Mapping[str, Any]], extract: AsyncExtract) -> list[RememberResult]:
+        """``Memory.remember``, whose ``extract`` may be a coroutine function: that runs in the caller's loop."""
+        loop = asyncio.get_running_loop()
+
+        async def wait(facts: Awaitable[Facts]) -> Facts:
+            return await facts
+
+        def extract_here(named: list[dict[str, Any]]) -> Facts:
+            facts = extract(named)
+            if isinstance(facts, Awaitable):
+                return asyncio.run_coroutine_threadsafe(wait(facts), loop).result()
+            return facts
+
+        return await asyncio.to_thread(self.sync.remember, messages, extract_here if callable(extract) else extract)
 
     add = _verb(Memory.add)
     add_with_auto_prune = _verb(Memory.add_with_auto_prune)

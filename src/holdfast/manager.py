@@ -43,6 +43,7 @@ from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_version
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
+from holdfast.memory.extraction import Extract, remember
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Match, Search
@@ -62,6 +63,7 @@ from holdfast.results import (
     ExplainResult,
     GetResult,
     MemoryResult,
+    RememberResult,
     RestoreResult,
     RetrieveResult,
     RulesResult,
@@ -303,6 +305,17 @@ class Memory(UserData):
         role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
         ids, held, dropped = self.short_term.append(role, texts, metadata)
         return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
+
+    def remember(self, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
+        """Add the facts of a conversation: what your own ``extract`` makes of its messages. None is built in.
+
+        A message has a ``role`` and a ``content``. Those without a ``message_id`` are added to the session's
+        conversation first, and stay there, whatever becomes of the facts. ``extract`` is given all messages with their
+        ids and gives texts, or objects with ``content`` and what else ``add`` takes. Each fact says what it is derived
+        from: the messages that it names, or all. One that is known is not added again. Nothing is overwritten:
+        ``similar`` has the memories that a fact may be meant to correct.
+        """
+        return remember(self, messages, extract)
 
     # --- recalling ----------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,13 @@ class AddResult(WriteResult):
     """The closest memories of the kind, if they were asked for: perhaps one of them is to be corrected instead."""
 
 
+class RememberResult(AddResult):
+    """A fact that ``remember`` added, or found to be known."""
+
+    content: str
+    derived_from: list[str]
+
+
 class AddManyResult(WriteResult):
     """What ``add_many`` returns."""
 
