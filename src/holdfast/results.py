@@ -463,7 +463,7 @@ class _Life(TypedDict):
     versions: int | None
     """How many ended versions of a memory are kept."""
     versions_days: float | str | None
-    versions_by: str
+    versions_by: str | None
 
 
 class LifeResult(_Life):

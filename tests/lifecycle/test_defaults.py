@@ -109,7 +109,14 @@ def test_every_tenant_follows_and_each_is_told_once(home: Path, clock: FakeClock
                 assert seen(one) == []
                 (entry,) = [entry for entry in one.audit.tail(99) if entry["action"] == "defaults.changed"]
                 assert entry["detail"] == {
-                    "from": {"episodic": {"archive_after_days": 90, "delete_after_days": 365}},
+                    "from": {
+                        "episodic": {
+                            "archive_after_days": 90,
+                            "delete_after_days": 365,
+                            "versions": 10,
+                            "versions_days": 365,
+                        }
+                    },
                     "to": {"episodic": {"archive_after_days": 30, "delete_after_days": 60}},
                 }
                 assert one.audit.verify()

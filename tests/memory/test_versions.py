@@ -20,6 +20,7 @@ from holdfast.core.errors import (
     InvalidRuleError,
     NotFoundError,
 )
+from homes import on_sqlite
 
 WHERE = "Where does Ann live?"
 
@@ -290,3 +291,43 @@ def test_a_cold_memory_is_recalled_as_of_a_moment_where_archived_ones_are_asked_
     memory.correct(memory_id, "Ann lives in Lyon.")
     assert said(memory, memory_id) == ["Ann lives in Paris. " * 20, "Ann lives in Lyon."], "what ended is whole again"
     assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lyon."]
+
+
+# --- a set of corrections ---------------------------------------------------------------------------------------------
+
+PEOPLE = ("Ann", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana", "Ivo", "Jo")
+FACTS = {
+    "lives in {}": ("Where does {} live?", ("Paris", "Lyon", "Nice", "Lille")),
+    "works for {}": ("Who does {} work for?", ("Acme", "Globex", "Initech", "Umbrella")),
+    "drives a {}": ("What does {} drive?", ("Fiat", "Saab", "Volvo", "Skoda")),
+    "is allergic to {}": ("What is {} allergic to?", ("nuts", "milk", "wheat", "eggs")),
+    "takes the {} train": ("Which train does {} take?", ("early", "noon", "late", "night")),
+    "pays with {}": ("How does {} pay?", ("cash", "a card", "cheques", "transfers")),
+    "speaks {}": ("Which language does {} speak?", ("Danish", "Greek", "Polish", "Welsh")),
+    "plays the {}": ("What does {} play?", ("oboe", "harp", "drums", "flute")),
+    "keeps a {}": ("Which pet does {} keep?", ("cat", "parrot", "rabbit", "snake")),
+    "reads the {}": ("Which paper does {} read?", ("Times", "Globe", "Herald", "Post")),
+}
+
+
+@on_sqlite
+def test_of_three_hundred_corrections_no_old_value_surfaces(holdfast: Holdfast) -> None:
+    """Stated, restated, corrected, corrected again and corrected back, in turns by key and by id."""
+    memory = holdfast.manager("ann", "guide")
+    corrected, surfaced = 0, []
+    for number, (person, (fact, (question, values))) in enumerate((p, f) for p in PEOPLE for f in FACTS.items()):
+        said = [f"{person} {fact.format(value)}." for value in values]
+        key = f"{person}/{fact}" if number % 2 else None
+        memory_id = memory.add(said[0], key=key)["memory_id"]
+        if key is not None:
+            memory.add(said[0], key=key)
+        for value in (said[1], said[2], said[0]):
+            done = memory.add(value, key=key) if key is not None else memory.correct(memory_id, value)
+            assert done["operation"] == "corrected"
+            corrected += 1
+            found = contents(memory.retrieve(question.format(person), top_k=10))
+            assert value in found
+            surfaced += [one for one in found if one in said and one != value]
+    assert corrected == 300
+    assert surfaced == []
+    assert memory.count_memories() == 100

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: The modules of each folder of commands, in the order in which help lists them.
 _FOLDERS: Final = {
-    "memory": ("memories", "deletion", "kept_out", "sessions", "registry", "users"),
+    "memory": ("memories", "corrections", "deletion", "kept_out", "sessions", "registry", "users"),
     "governance": ("sweeps", "policies", "domains", "holds", "recycle_bin", "langgraph", "audit", "schedule"),
     "privacy": ("erasure", "keys"),
     "operations": ("services", "backups", "access", "stores", "doctor"),

@@ -234,6 +234,7 @@ _OPTIONS: Final = {
     "archive_after_days": "--archive-after",
     "delete_after_days": "--delete-after",
     "keep_days": "--keep",
+    "versions_days": "--versions-for",
     "auto_prune": "--prune",
     "expires_at": "--expires",
 }

@@ -41,6 +41,10 @@ Source = Annotated[Id | None, Field(description=_SOURCE)]
 DerivedFrom = Annotated[list[str] | None, Field(max_length=MAX_DERIVED_FROM, description=_DERIVED)]
 NewMetadata = Annotated[Metadata | None, Field(description=_METADATA)]
 Kinds = Annotated[list[KindName], Field(min_length=1, max_length=len(MemoryType))] | Literal["all"]
+_KEY: Final = "What it goes by, such as `home_city`: a memory that does already says this from now on."
+Key = Annotated[Id | None, Field(description=_KEY)]
+_AS_OF: Final = "Read what was remembered at this moment, as ISO 8601, of what may be read now."
+AsOf = Annotated[str | None, Field(description=_AS_OF)]
 Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"topic": "drinks"}])]
 
 
@@ -65,6 +69,8 @@ class NewMemory(_New):
 
     content: str | dict[str, Any] = Field(description="A text; of working and structured memory also a JSON object.")
     metadata: NewMetadata = None
+    key: Key = None
+    supersedes: Id | None = Field(None, description="The id of the memory that says this from now on.")
     similar: int = Field(
         0,
         ge=0,
@@ -95,6 +101,7 @@ class Question(Scoped):
     include_archived: bool | None = Field(
         None, description="Whether archived memories are found too; only archived episodes are, if not given."
     )
+    as_of: AsOf = None
     min_score: float | None = Field(None, ge=0, le=1, description="Leave out what scores less; 0.5 is even odds.")
     explain: bool = Field(False, description="The parts of each score too.")
 
@@ -125,6 +132,37 @@ class OneMemory(Scoped):
     """One memory, by its id."""
 
     memory_id: str = Field(description="The memory's id.", examples=[MEMORY_ID])
+
+
+class GetMemory(OneMemory):
+    """Which memory to read, and as of when."""
+
+    as_of: AsOf = None
+
+
+class Correction(OneMemory):
+    """What a memory is to say instead."""
+
+    model_config = example({"content": "Ann lives in Lyon.", "reason": "She moved."})
+
+    content: str | dict[str, Any] = Field(description="What it says from now on.")
+    reason: str | None = Field(None, description="Why, as its history shows it.")
+
+
+class Reversion(OneMemory):
+    """Which version of a memory to bring back."""
+
+    model_config = example({"to": 1})
+
+    to: int = Field(ge=1, description="The number of the version, as the history has it.")
+
+
+class HistoryOf(Scoped):
+    """Of which memory to show the history: by its id, or by its key."""
+
+    memory_id: Id | None = Field(None, description="The memory's id.", examples=[MEMORY_ID])
+    key: Id | None = Field(None, description="What the memory goes by, instead of its id.")
+    memory_type: KindName = Field(MemoryType.LONG_TERM, description="The kind of the memory that goes by the key.")
 
 
 class MemoryChange(OneMemory):
@@ -282,19 +320,47 @@ def list_memories(memory: MemoryManager, asked: ListMemories) -> PageOf[results.
 
 
 @memories.add("GET /memories/{memory_id}", READ, MEMORY, tool="memory_get", errors=(404,))
-def get_memory(memory: MemoryManager, asked: OneMemory) -> results.GetResult:
+def get_memory(memory: MemoryManager, asked: GetMemory) -> results.GetResult:
     """Read one memory, with all that belongs to it."""
-    return memory.get(asked.memory_id)
+    return memory.get(**asked.to_arguments())
 
 
 @memories.add("PATCH /memories/{memory_id}", WRITE, MEMORY, tool="memory_update", errors=(404, 423))
 def update_memory(memory: MemoryManager, asked: MemoryChange) -> results.MemoryResult:
     """Change what a memory says, its metadata, or where it comes from; its age stays.
 
-    Use it when the user corrects something or things have changed. What it said before is replaced. Entities cannot be
-    changed as text, short-term messages not at all.
+    Use it for its metadata, or where it comes from. When what it says is wrong or has changed, memory_correct is
+    better: its age counts anew then. Entities cannot be changed as text, short-term messages not at all.
     """
     return memory.update(**asked.to_arguments())
+
+
+@memories.add("POST /memories/{memory_id}/correct", WRITE, MEMORY, tool="memory_correct", errors=(404, 423))
+def correct_memory(memory: MemoryManager, asked: Correction) -> results.AddResult:
+    """Let a memory say something else from now on; its age counts anew.
+
+    Use it when the user corrects something or things have changed. What it said is out of recall at once;
+    memory_history shows it, with who changed it and the reason.
+    """
+    return memory.correct(**asked.to_arguments())
+
+
+@memories.add("GET /history", READ, MEMORY, tool="memory_history", errors=(404,))
+def get_history(memory: MemoryManager, asked: HistoryOf) -> ListOf[results.VersionResult]:
+    """Show what a memory says and said before, oldest first: when, who changed it, and why.
+
+    Use it when the user asks what was known before, or who changed it.
+    """
+    return {"items": memory.history(**asked.to_arguments())}
+
+
+@memories.add("POST /memories/{memory_id}/revert", WRITE, MEMORY, tool="memory_revert", errors=(404, 423))
+def revert_memory(memory: MemoryManager, asked: Reversion) -> results.AddResult:
+    """Let a memory say again what it said in an earlier version, as a new version.
+
+    Use it when a correction was wrong; memory_history has the numbers of the versions.
+    """
+    return memory.revert(asked.memory_id, asked.to)
 
 
 @memories.add("DELETE /memories/{memory_id}", WRITE, MEMORY, tool="memory_delete", errors=(404, 423))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from holdfast.core.records import DURABLE, Usage
-from holdfast.core.rules import DEFAULTS, EVERY
+from holdfast.core.rules import DEFAULTS, EVERY, MOST_VERSIONS
 from holdfast.edges.operations.models import Confirm, Id, Input, MaybeUser, OneUser, Paged, Scoped, example
 from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, TENANT, USER, WHOSE, Group
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
@@ -47,6 +47,8 @@ class NewRule(RuleScope):
     archive_after_days: Days | Literal["never"] | None = Field(None, description="To cold storage after so long.")
     delete_after_days: Days | Literal["never"] | None = Field(None, description="Removed after so long.")
     keep_days: Days | Literal["forever"] | None = Field(None, description="Not removed before, whatever others say.")
+    versions: int | None = Field(None, ge=0, le=MOST_VERSIONS, description="How many ended versions are kept.")
+    versions_days: Days | Literal["forever"] | None = Field(None, description="Ended versions are kept for so long.")
 
 
 class RuleChange(NewRule):

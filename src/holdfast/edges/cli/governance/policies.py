@@ -25,10 +25,12 @@ _STYLES: Final = {"set": good, "remove": warn, "keep": dim}
 Kind = Annotated[str, declare("KIND", f"What lives so long: {_KINDS}.")]
 ArchiveAfter = Annotated[str | None, declare("--archive-after DAYS", "Archive it at this age, or never.")]
 DeleteAfter = Annotated[str | None, declare("--delete-after DAYS", "Remove it at this age, or never.")]
+Versions = Annotated[int | None, declare("--versions N", "Keep so many ended versions of a memory.")]
+VersionsFor = Annotated[str | None, declare("--versions-for DAYS", "Keep ended versions so long, or forever.")]
 Keep = Annotated[str | None, declare("--keep DAYS", "Let no rule and no prune remove it before, or forever.")]
 
 
-@table("kind, for, archive after>, delete after>, keep>, version>", empty="There are no rules.")
+@table("kind, for, archive after>, delete after>, keep>, old versions>, version>", empty="There are no rules.")
 def _show_rules(rule: Mapping[str, Any]) -> list[Cell]:
     return [rule["memory_type"], _whose(rule), *_times_of(rule), str(rule["version"] or "default")]
 
@@ -52,6 +54,8 @@ def _show_life(life: Mapping[str, Any]) -> Iterator[Part]:
     ]
     if life["keep_days"] is not None:
         rows.append(("keep", _format_days(life["keep_days"], "unset"), life["keep_by"] or "no rule"))
+    if life["versions"] is not None:
+        rows.append(("old versions", _format_versions(life), life["versions_by"]))
     yield Rows(f"{life['memory_type']}, after, because of", rows)
 
 
@@ -88,6 +92,8 @@ def set_policy(
     archive_after: ArchiveAfter = None,
     delete_after: DeleteAfter = None,
     keep: Keep = None,
+    versions: Versions = None,
+    versions_for: VersionsFor = None,
     confirm: Confirm = False,
 ) -> Any:
     """Set a rule, in place of the one for the same kind and scope; for the whole tenant, if no scope is given.
@@ -100,8 +106,11 @@ def set_policy(
         holdfast policy set long_term --user alice --keep 730
 
         holdfast policy set entity --delete-after never
+
+        holdfast policy set persona --user alice --versions 20 --versions-for forever
     """
-    times = _read_times(archive_after, delete_after, keep)
+    times = _read_times(archive_after, delete_after, keep, versions_for)
+    times |= {} if versions is None else {"versions": versions}
     return call.engine.policies.set(kind, **call.scope, **times, confirm=confirm)
 
 
@@ -132,14 +141,22 @@ def _show_preview(found: Mapping[str, Any]) -> Iterator[Part]:
 
 @command(policy, "preview", of_scope, render=_show_preview)
 def preview_policy(
-    call: Call, *, kind: Kind, archive_after: ArchiveAfter = None, delete_after: DeleteAfter = None, keep: Keep = None
+    call: Call,
+    *,
+    kind: Kind,
+    archive_after: ArchiveAfter = None,
+    delete_after: DeleteAfter = None,
+    keep: Keep = None,
+    versions: Versions = None,
+    versions_for: VersionsFor = None,
 ) -> Any:
     """Say what a rule would come to, and change nothing.
 
     Examples:
         holdfast policy preview episodic --delete-after 100
     """
-    times = _read_times(archive_after, delete_after, keep)
+    times = _read_times(archive_after, delete_after, keep, versions_for)
+    times |= {} if versions is None else {"versions": versions}
     found = call.engine.policies.preview(kind, **call.scope, **times)
     return {name: getattr(found, name) for name in ("rule", "shortens", "newly_due", "bytes", "held")}
 
@@ -149,7 +166,7 @@ def _show_changes(done: Mapping[str, Any]) -> Iterator[Part]:
         (_STYLES[change["action"]](change["action"]), change["memory_type"], _whose(change), *_times_of(change))
         for change in done["changes"]
     ]
-    yield Rows("change, kind, for, archive after>, delete after>, keep>", rows)
+    yield Rows("change, kind, for, archive after>, delete after>, keep>, old versions>", rows)
     changed = sum(change["action"] != "keep" for change in done["changes"])
     if done["shortens"] and not done["applied"]:
         yield warn("Together they shorten retention, so that applying them needs --confirm.")
@@ -203,7 +220,7 @@ def _show_due(found: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _describe(rule: Mapping[str, Any]) -> str:
-    words = zip(_TIMES.values(), _times_of(rule), strict=True)
+    words = zip((*_TIMES.values(), "keep old versions:"), _times_of(rule), strict=True)
     times = ", ".join(f"{word} {value}" for word, value in words if value != "unset")
     return f"Rule for {rule['memory_type']}, {_whose(rule)}: {times}"
 
@@ -215,7 +232,14 @@ def _whose(rule: Mapping[str, Any]) -> str:
 
 
 def _times_of(rule: Mapping[str, Any]) -> list[str]:
-    return [_format_days(rule.get(name), "unset") for name in _TIMES]
+    return [*(_format_days(rule.get(name), "unset") for name in _TIMES), _format_versions(rule)]
+
+
+def _format_versions(rule: Mapping[str, Any]) -> str:
+    count, days = rule.get("versions"), rule.get("versions_days")
+    parts = [] if count is None else [f"{count:,}"]
+    parts += [] if days is None else [str(days) if days == "forever" else f"for {_format_days(days, 'unset')}"]
+    return " ".join(parts) or "unset"
 
 
 def _format_days(value: float | str | None, absent: str) -> str:
@@ -224,9 +248,9 @@ def _format_days(value: float | str | None, absent: str) -> str:
     return f"{value:.6g} d" if value >= 1 else f"{value * 24:.6g} h"
 
 
-def _read_times(archive_after: str | None, delete_after: str | None, keep: str | None) -> dict[str, Any]:
+def _read_times(*times: str | None) -> dict[str, Any]:
     """The times that were given, by the engine's names for them."""
-    given = zip(_TIMES, (archive_after, delete_after, keep), strict=True)
+    given = zip((*_TIMES, "versions_days"), times, strict=True)
     return {name: _read_days(text, option_of(name)) for name, text in given if text is not None}
 
 

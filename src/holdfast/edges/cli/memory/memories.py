@@ -65,6 +65,8 @@ def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
         yield f"It is there already: {added['memory_id']} ({', '.join(parts)})."
     elif added["operation"] == "kept_out":
         yield f"Not remembered: this text is kept out since {added['memory_id']} was deleted (holdfast kept-out list)."
+    elif "version" in added:
+        yield f"Corrected {added['memory_id']}, which is at version {added['version']} ({', '.join(parts)})."
     else:
         yield f"Remembered {added['memory_id']} ({', '.join(parts)})."
     for one in added.get("similar", ()):
@@ -79,6 +81,8 @@ def add(
     kind: MemoryType = MemoryType.LONG_TERM,
     metadata: Metadata = None,
     meta: list[str] | None = None,
+    key: str | None = None,
+    supersedes: str | None = None,
     dedupe: bool = False,
     similar: int = 0,
     source: str | None = None,
@@ -92,6 +96,8 @@ def add(
         TEXT  What to remember; - reads it from standard input.
         --kind -k KIND  The kind of memory: <kinds>.
         --meta KEY=VALUE  One field of the metadata; a value that is JSON is read as JSON.
+        --key NAME  What it goes by: a memory that does already says this from now on.
+        --supersedes ID  The memory that says this from now on.
         --dedupe  If the text is there already, show that memory instead of adding it again.
         --similar N  Show up to so many memories that are close to it.
         --source NAME  Who or what it comes from; the agent, if not given.
@@ -105,12 +111,15 @@ def add(
         holdfast add '{"city": "Lisbon", "nights": 4}' -u alice --kind structured
 
         holdfast add "enjoys skiing" --user alice --dedupe --similar 3
+
+        holdfast add "Lives in Paris" -u alice --key home_city
+        holdfast add "Lives in Lyon" -u alice --key home_city
     """
     _check_kinds([kind])
-    said, content = read_metadata(metadata, meta or ()) or None, _read_text(text)
-    verb = call.memory.add_with_auto_prune if prune else call.memory.add
-    asked: dict[str, Any] = {"dedupe": dedupe or None, "similar": similar, "source": source}
-    added = verb(content, kind, said, **asked, derived_from=derived_from)
+    said, content = read_metadata(metadata, meta or ()) or None, read_text(text)
+    call.memory.auto_prune = prune
+    asked: dict[str, Any] = {"key": key, "supersedes": supersedes, "dedupe": dedupe or None, "similar": similar}
+    added = call.memory.add(content, kind, said, **asked, source=source, derived_from=derived_from)
     return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
 
 
@@ -217,6 +226,7 @@ def search(
     kind: list[MemoryType] | None = None,
     top_k: int = 5,
     filter_: str | None = None,
+    as_of: str | None = None,
     min_score: float | None = None,
     explain: bool = False,
     archived: Archived = False,
@@ -228,6 +238,7 @@ def search(
         --kind -k KIND  <kinds>; may be repeated. Every kind that has something on it, if not given.
         --top-k -n N  How many memories at most.
         --filter -f JSON  Only memories whose metadata passes this.
+        --as-of WHEN  What was remembered then, of what may be read now; a date and time as ISO 8601.
         --min-score SCORE  Leave out what scores less. A score of 0.5 means: as likely related as not.
         --explain  Show the parts of each score.
 
@@ -237,11 +248,13 @@ def search(
         holdfast search tea -u alice -k long_term -k persona --explain
 
         holdfast search dinner -u alice --filter '{"price": {"lt": 30}}' --json
+
+        holdfast search "where she lives" -u alice --as-of 2026-01-31
     """
     _check_kinds(kind or ())
     filters = read_object(filter_, "--filter", InvalidFilterError)
-    options: dict[str, Any] = {"include_archived": archived or None, "min_score": min_score, "explain": explain}
-    return call.memory.retrieve(query, kind or ALL_KINDS, top_k, filters, **options)
+    options: dict[str, Any] = {"include_archived": archived or None, "as_of": as_of, "min_score": min_score}
+    return call.memory.retrieve(query, kind or ALL_KINDS, top_k, filters, **options, explain=explain)
 
 
 @command(app, "context", of_memory)
@@ -281,6 +294,8 @@ def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:
         session=memory["session_id"],
         created=memory["created_at"],
         updated=memory["updated_at"] if memory["updated_at"] != memory["created_at"] else None,
+        version=str(memory["version"]) if memory["version"] > 1 else None,
+        key=memory.get("key"),
         source=memory["source"],
         made_from=", ".join(memory["derived_from"]),
         **{part: to_json(memory.get(part)) for part in ("metadata", "steps", "messages", "tool_calls")},
@@ -290,14 +305,17 @@ def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:
 
 
 @command(app, "get", of_memory, render=_show_memory)
-def get(call: Call, *, memory_id: MemoryId) -> Any:
+def get(call: Call, *, memory_id: MemoryId, as_of: str | None = None) -> Any:
     """Show one memory with all that is known of it.
+
+    Options:
+        --as-of WHEN  As it was then; a date and time as ISO 8601.
 
     Examples:
         id=$(holdfast add "Likes tea" --user alice --quiet)
         holdfast get $id --user alice
     """
-    return call.memory.get(memory_id)
+    return call.memory.get(memory_id, as_of=as_of)
 
 
 @command(app, "update", of_memory, render=lambda changed: f"Updated {changed['memory_id']}.")
@@ -327,7 +345,7 @@ def update(
         holdfast update $id --user alice --meta topic=drinks
     """
     fields = read_metadata(metadata, meta or ())
-    content = None if text is None else _read_text(text)
+    content = None if text is None else read_text(text)
     if fields and metadata is None:
         fields = {**call.memory.get(memory_id)["metadata"], **fields}
     said = fields if fields or metadata is not None else None
@@ -360,7 +378,8 @@ def _check_kinds(kinds: Sequence[MemoryType]) -> None:
         )
 
 
-def _read_text(text: str) -> str:
+def read_text(text: str) -> str:
+    """A text that was given, or what standard input has."""
     if text != STDIO:
         return text
     try:
