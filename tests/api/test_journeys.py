@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -130,9 +131,27 @@ def talk(api: Traveller) -> None:
     window = api.ask("GET", "/sessions/s%2F1/messages", **WHO, which="window")["items"]
     assert [one["content"] for one in history] == [f"Where is parcel {number}?" for number in range(3)]
     assert history == window
+    when = (api.clock() - timedelta(minutes=5)).isoformat()
+    found = {
+        "role": "assistant",
+        "content": "",
+        "external_id": "msg_1",
+        "metadata": {"tool": "find"},
+        "timestamp": when,
+    }
+    batch = {**WHO, "messages": [found, {"role": "tool", "content": "In Leeds", "external_id": "msg_2"}]}
+    for _ in range(2):  # what is sent again is kept once
+        added = api.ask("POST", "/sessions/s%2F1/messages:batch", batch, status=201)
+    listed = api.ask("GET", "/sessions/s%2F1/messages", **WHO)["items"][3:]
+    assert [one["message_id"] for one in listed] == added["message_ids"]
+    assert [(one["external_id"], one["content"]) for one in listed] == [("msg_1", ""), ("msg_2", "In Leeds")]
+    assert listed[0]["timestamp"] == when
+    old = {**WHO, "role": "user", "content": "Hello", "timestamp": "2020-01-01"}
+    assert api.ask("POST", "/sessions/new/messages", old, status=409)["code"] == "expired"
+    api.ask("POST", "/sessions/new/messages", {**old, "timestamp": "2099-01-01"}, status=422)
     (session,) = api.ask("GET", "/sessions", user_id="alice")["items"]
-    assert (session["session_id"], session["messages"]) == ("s/1", 3)
-    assert api.ask("DELETE", "/sessions/s%2F1", **WHO)["messages"] == 3
+    assert (session["session_id"], session["messages"]) == ("s/1", 5)
+    assert api.ask("DELETE", "/sessions/s%2F1", **WHO)["messages"] == 5
     assert api.ask("GET", "/recycle", type="session")["items"][0]["session_id"] == "s/1"
     api.ask("DELETE", "/sessions/s%2F1", **WHO, status=404)
 
