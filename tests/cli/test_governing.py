@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import subprocess
@@ -260,6 +261,29 @@ def test_what_to_restore_must_be_said_plainly(shell: Shell, given: tuple[str, ..
 
 
 # --- sessions, agents, tools ------------------------------------------------------------------------------------------
+
+
+def test_messages_are_added_from_a_file_once(shell: Shell, tmp_path: Path) -> None:
+    file, whose = tmp_path / "messages.jsonl", ("-u", "alice", "-a", "helpdesk", "-s", "s1")
+    when = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where is\u2028my order?", "external_id": "msg_1", "timestamp": when},
+        {"role": "assistant", "content": "", "external_id": "msg_2", "metadata": {"tool": "find_order"}},
+    ]
+    file.write_text("\n\n".join(json.dumps(one, ensure_ascii=False) for one in said), encoding="utf-8")
+    for _ in range(2):
+        assert shell.ok("session", "add", str(file), *whose) == "Session s1 has 2 messages of the file.\n"
+    shown = shell.json("session", "show", "helpdesk", "s1")
+    assert [(one["role"], one["content"], one["external_id"]) for one in shown] == [
+        (one["role"], one["content"], one["external_id"]) for one in said
+    ]
+    assert shown[0]["timestamp"] == when
+
+    file.write_text('{"role": "user", "content": "fine"}\nnot JSON')
+    assert f"line 2 of {file} is not JSON" in str(shell.error("session", "add", str(file), *whose))
+    file.write_bytes(b"\xff")
+    assert "is not UTF-8 text" in str(shell.error("session", "add", str(file), *whose))
+    assert len(shell.json("session", "show", "helpdesk", "s1")) == 2
 
 
 def test_a_session_is_listed_read_removed_and_comes_back(shell: Shell) -> None:

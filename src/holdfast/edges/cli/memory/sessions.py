@@ -1,4 +1,4 @@
-"""List, read and remove conversations.
+"""List, read, add to and remove conversations.
 
 Examples:
     holdfast session list alice
@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 from rich.text import Text
 
+from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command
-from holdfast.edges.cli.options import OfAgent, OfUser, declare
+from holdfast.edges.cli.options import OfAgent, OfUser, declare, of_memory, read_bytes, read_object
 from holdfast.edges.cli.output import Cell, Part, cut, dim, minute, plural, printable, table
 
 session = add_group(__name__, "session", __doc__)
@@ -63,6 +64,38 @@ def show_session(
         holdfast session show helpdesk s1
     """
     return call.engine.sessions.history(agent, session_id, user_id=user, limit=last)
+
+
+def _show_added(done: Mapping[str, Any]) -> str:
+    name = done["session_id"] or "without a name"
+    return f"Session {name} has {plural(len(done['message_ids']), 'message')} of the file."
+
+
+@command(session, "add", of_memory, render=_show_added)
+def add_messages(call: Call, *, file: str) -> Any:
+    """Add messages from a file to a session, all of them or none.
+
+    Each line is a message as JSON: its role and content, and, if you like, metadata, an external_id (your own id: a
+    message that the session has is not added again) and a timestamp (when it was said).
+
+    Options:
+        FILE  The file; - reads stdin.
+
+    Examples:
+        echo '{"role": "user", "content": "Where is my order?", "external_id": "msg_1"}' > messages.jsonl
+        holdfast session add messages.jsonl -u alice -a helpdesk -s s1
+        rm messages.jsonl
+    """
+    try:
+        lines = read_bytes(file).decode().split("\n")
+    except UnicodeDecodeError as problem:
+        raise InvalidInputError(f"{file} is not UTF-8 text: {problem.reason} at byte {problem.start:,}") from None
+    messages = [
+        read_object(line, f"line {number} of {file}", InvalidInputError) or {}
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    return {"session_id": call.memory.session_id, "message_ids": call.memory.short_term.add_messages(messages)}
 
 
 def _show_removed(done: Mapping[str, Any]) -> str:
