@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import InvalidScopeError, NotAStoreError, StoreTooNewError
@@ -147,6 +148,11 @@ class CheckpointTables:
         meanwhile is found the next time.
         """
         changed = [_read_thread(*row) for row in self.database.all("changed", **self.fields)]
+        unread = [thread.thread_id for thread in changed if None in (thread.user_id, thread.agent_id)]
+        read: dict[str, Thread] = {}  # most threads are named by their newest checkpoint, the others by earlier ones
+        for start in range(0, len(unread), _NOTED):
+            read |= self._find(unread[start : start + _NOTED])
+        changed = [read.get(thread.thread_id, thread) for thread in changed]
         for start in range(0, len(changed), _NOTED):
             with self.database.transaction():
                 self.database.insert("holdfast_threads", Thread._fields, changed[start : start + _NOTED])
@@ -158,12 +164,17 @@ class CheckpointTables:
 
     def with_owner(self, thread: Thread) -> Thread:
         """A thread with the owner that it is given where it names none."""
+        if thread.user_id and thread.agent_id:
+            return thread
         return thread._replace(user_id=thread.user_id or self.unowned_as, agent_id=thread.agent_id or AGENT)
 
     def find(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
         """Threads as they are now, by their ids."""
+        return {name: self.with_owner(thread) for name, thread in self._find(thread_ids).items()}
+
+    def _find(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
         found = (_read_thread(*row) for row in self.database.all("found", threads=list(thread_ids), **self.fields))
-        return {thread.thread_id: self.with_owner(thread) for thread in found}
+        return {thread.thread_id: thread for thread in found}
 
     def sizes(self, session_ids: Sequence[str]) -> dict[str, int]:
         """How many bytes threads take."""
@@ -352,13 +363,18 @@ def _is_owner(thread: Thread, session: PartSession) -> bool:
 
 def _read_thread(thread_id: str, head: str, user_id: str | None, agent_id: str | None) -> Thread:
     """A thread as its newest checkpoints tell. A name that Holdfast cannot use is none."""
-    return Thread(thread_id, head, _read_name(user_id), _read_name(agent_id), read_time(head))
+    return Thread(thread_id, head, _read_owner(user_id), _read_owner(agent_id), read_time(head))
 
 
 def _read_name(name: str | None) -> str | None:
-    with suppress(InvalidScopeError):
+    try:
         return check_id(name, "name")
-    return None
+    except InvalidScopeError:
+        return None
+
+
+#: Many threads have the same users and agents.
+_read_owner: Final = lru_cache(maxsize=100_000)(_read_name)
 
 
 def make_id(moment: int) -> str:

@@ -22,19 +22,18 @@ CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoints_bin ON @holdfast_bin_checkpo
 -- name: create_binned_ids
 CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoints_id ON @holdfast_bin_checkpoints (thread_id, checkpoint_id)
 
--- The owner is who the newest checkpoint names that names any: `update_state` may be called without.
 -- name: changed
 SELECT heads.thread_id, heads.head,
-       (SELECT FIELD(one.metadata, :user_from) FROM @checkpoints AS one
-        WHERE one.thread_id = heads.thread_id AND one.checkpoint_ns = '' AND FIELD(one.metadata, :user_from) IS NOT NULL
-        ORDER BY one.checkpoint_id DESC LIMIT 1),
-       (SELECT FIELD(one.metadata, :agent_from) FROM @checkpoints AS one
-        WHERE one.thread_id = heads.thread_id AND one.checkpoint_ns = '' AND FIELD(one.metadata, :agent_from) IS NOT NULL
-        ORDER BY one.checkpoint_id DESC LIMIT 1)
-FROM (SELECT thread_id, max(checkpoint_id) AS head FROM @checkpoints GROUP BY thread_id) AS heads
+       (SELECT FIELD(one.metadata, :user_from) FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id
+        AND one.checkpoint_ns = '' AND one.checkpoint_id = heads.root),
+       (SELECT FIELD(one.metadata, :agent_from) FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id
+        AND one.checkpoint_ns = '' AND one.checkpoint_id = heads.root)
+FROM (SELECT thread_id, max(checkpoint_id) AS head, max(CASE checkpoint_ns WHEN '' THEN checkpoint_id END) AS root
+      FROM @checkpoints GROUP BY thread_id) AS heads
 LEFT JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
 WHERE known.head IS NULL OR known.head <> heads.head
 
+-- The owner is who the newest checkpoint names that names any: `update_state` may be called without.
 -- name: found
 SELECT heads.thread_id, heads.head,
        (SELECT FIELD(one.metadata, :user_from) FROM @checkpoints AS one
