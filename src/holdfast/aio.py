@@ -180,6 +180,7 @@ class AsyncMemory(_Wrapper[Memory]):
     history = _verb(Memory.history)
     revert = _verb(Memory.revert)
     delete = _verb(Memory.delete)
+    conflicts = _verb(Memory.conflicts)
     kept_out = _verb(Memory.kept_out)
     lift = _verb(Memory.lift)
     restore = _verb(Memory.restore)

@@ -38,6 +38,7 @@ from holdfast.core.values import (
     moment,
 )
 from holdfast.memory.additions import Written, describe_added, describe_one, find_similar
+from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
 from holdfast.memory.context import Context, Wanted, read_context
 from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_versioned
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
@@ -59,6 +60,7 @@ from holdfast.recall.ranking import FLOOR
 from holdfast.results import (
     AddManyResult,
     AddResult,
+    ConflictResult,
     DeleteResult,
     ExplainResult,
     GetResult,
@@ -458,6 +460,18 @@ class Memory(UserData):
             raise InvalidInputError(f"{quote(memory_id)} is not the id of a memory or a message")
         now = self._services.now()
         return [memory_result(record, now) for record in self._lineage.derived(memory_id, deep=deep)]
+
+    def conflicts(self, memory_type: MemoryKind = MemoryType.LONG_TERM, *, limit: int = 20) -> list[ConflictResult]:
+        """Pairs of memories of a kind that are about the same thing and differ, the closest first, with why. They are
+        candidates: both may be true, and nothing is changed.
+
+        The newest 500 memories are looked at, each with the four that are closest to it. For long-term, persona and
+        structured memory; of an entity, one value of an attribute holds at a time.
+        """
+        kind = kind_of(memory_type)
+        if not kind.shown_once or kind.has_facts:
+            raise refuse_kind(kind, "compared with each other", "name long_term, persona or structured memory")
+        return find_conflicts(self._records, kind, check_count(limit, "limit", most=LOOKED_AT))
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""

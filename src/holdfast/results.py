@@ -29,14 +29,19 @@ class WriteResult(TypedDict):
     """How many of several contents were not added because their texts are kept out."""
 
 
-class SimilarResult(TypedDict):
-    """A memory that is close to one that was added."""
+class SaidResult(TypedDict):
+    """What a memory says."""
 
     memory_id: str
     content: str
+    created_at: str
+
+
+class SimilarResult(SaidResult):
+    """A memory that is close to one that was added."""
+
     score: float
     """From 0.5 to 1; higher is closer."""
-    created_at: str
 
 
 class AddResult(WriteResult):
@@ -182,6 +187,17 @@ class DeleteResult(TypedDict):
     """Whether its text does not come back."""
     derived: NotRequired[list[str]]
     """What stays, though it was derived from it."""
+
+
+class ConflictResult(TypedDict):
+    """Two memories that are about the same thing and differ."""
+
+    older: SaidResult
+    newer: SaidResult
+    score: float
+    """How close they are, from 0.5 to 1."""
+    why: str
+    """How they differ, in a sentence."""
 
 
 class KeptOutResult(TypedDict):

@@ -187,6 +187,13 @@ class DeleteMemory(OneMemory):
     )
 
 
+class Conflicts(Scoped):
+    """Which memories to compare."""
+
+    memory_type: KindName = Field(MemoryType.LONG_TERM, description="long_term, persona or structured.")
+    limit: int = Field(20, ge=1, le=500, description="How many pairs at most.")
+
+
 class KeptOut(Scoped):
     """Whose texts that are kept out to list."""
 
@@ -371,6 +378,16 @@ def delete_memory(memory: MemoryManager, asked: DeleteMemory) -> results.DeleteR
     memory is gone for good. A memory on hold is not deleted. Where the user never wants to see it again, set keep_out.
     """
     return memory.delete(asked.memory_id, with_derived=asked.with_derived, keep_out=asked.keep_out)
+
+
+@memories.add("GET /conflicts", READ, MEMORY, tool="memory_conflicts")
+def list_conflicts(memory: MemoryManager, asked: Conflicts) -> ListOf[results.ConflictResult]:
+    """List pairs of memories that are about the same thing and differ, the closest first, with why.
+
+    Use it to tidy up: ask the user which is true, then change or delete the other. Both may be true. Nothing is changed
+    by looking. The newest 500 memories of the kind are compared with those that are closest to them.
+    """
+    return {"items": memory.conflicts(asked.memory_type, limit=asked.limit)}
 
 
 @memories.add("GET /kept-out", GOVERN, MEMORY)

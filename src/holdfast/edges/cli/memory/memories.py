@@ -174,6 +174,31 @@ def _read_pages(call: Call, kind: MemoryType, before: str | None, **options: Any
         yield from _read_pages(call, kind, page[-1]["memory_id"], **options)
 
 
+def _show_conflicts(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    if not found:
+        yield "No two memories were found that are about the same thing and differ."
+    for one in found:
+        yield Text.assemble(_bar(one["score"]), f"  {one['why']}")
+        for name in ("older", "newer"):
+            said = one[name]
+            yield Text(f"    {name}  {said['memory_id']}  {said['created_at'][:10]}  ") + cut(said["content"], 60)
+
+
+@command(app, "conflicts", of_memory, render=_show_conflicts)
+def conflicts(call: Call, *, kind: MemoryType = MemoryType.LONG_TERM, limit: Limit = 20) -> Any:
+    """List pairs of memories that are about the same thing and differ, with why. Both may be true; nothing is changed.
+
+    Options:
+        --kind -k KIND  long_term, persona or structured.
+
+    Examples:
+        holdfast add "Lives in Paris" --user alice
+        holdfast add "Lives in Lyon" --user alice
+        holdfast conflicts --user alice
+    """
+    return call.memory.conflicts(kind, limit=limit)
+
+
 def _bar(score: float) -> Text:
     """A score from 0 to 1 as a small bar with its number."""
     full, part = divmod(round(min(max(score, 0.0), 1.0) * _BAR * 8), 8)
