@@ -46,11 +46,10 @@ def find_conflicts(records: DurableRecords, kind: Kind, limit: int) -> list[Conf
     scores: dict[tuple[str, ...], float] = {}
     for record in watch(list(known.values())):
         query = services.recall.encode_query(record.content[:TARGET])
-        hits = services.recall.rank(records.scope, kind, query, SearchOptions(_CLOSEST + 1, now))
-        for hit in hits:
-            if hit.id != record.id and hit.score >= SIMILAR:
-                pair = tuple(sorted((hit.id, record.id)))
-                scores[pair] = max(scores.get(pair, 0.0), hit.score)
+        options = SearchOptions(_CLOSEST, now, min_score=SIMILAR, without=record.id)
+        for hit in services.recall.rank(records.scope, kind, query, options):
+            pair = tuple(sorted((hit.id, record.id)))
+            scores[pair] = max(scores.get(pair, 0.0), hit.score)
     others = sorted({one for pair in scores for one in pair} - known.keys())
     known |= services.records.fetch(records.scope.subject, others, now=now) if others else {}
     found: list[ConflictResult] = []
