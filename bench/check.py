@@ -54,6 +54,7 @@ TARGETS: Final = (
     Target("retrieve working and long_term", 150, rows=("RF-003-5",)),
     Target("retrieve nothing", 50, rows=("RF-003-10",)),
     Target("retrieve long_term beside embedding and scoring alone", 6, "times, p50", deployments=(EMBEDDED,)),
+    Target("context beside a retrieve of every kind", 2, "times, p50"),
     Target("add working beside the embedded engine", 3, "times, p50", deployments=(SERVERS,)),
     Target("first add of a process, after import and open", 100, "ms of CPU, p50", deployments=(EMBEDDED,)),
     Target("add a text of 7 MB, the dearest of five shapes", 1_000, "ms of CPU, p50", deployments=(EMBEDDED,)),
@@ -130,9 +131,14 @@ def measure_all() -> Values:
                 values[name, deployment] = min(one[name][1] for one in passes)
             medians[deployment] = min(one["add working"][0] for one in passes)
             if deployment == EMBEDDED:
-                values["retrieve long_term beside embedding and scoring alone", EMBEDDED] = _beside_floor(
-                    holdfast, memory
+                values["retrieve long_term beside embedding and scoring alone", EMBEDDED] = _beside(
+                    lambda asked: recall_floor(holdfast, asked),
+                    lambda asked: lambda n: memory.retrieve(asked[n], top_k=10),  # noqa: B023
                 )
+            values["context beside a retrieve of every kind", deployment] = _beside(
+                lambda asked: lambda n: memory.retrieve(asked[n], "all"),  # noqa: B023
+                lambda asked: lambda n: memory.context(asked[n]),  # noqa: B023
+            )
     values["add working beside the embedded engine", SERVERS] = medians[SERVERS] / medians[EMBEDDED]
     taken = start.measure()
     values["first add of a process, after import and open", EMBEDDED] = taken["add"]
@@ -166,15 +172,15 @@ def _one_pass(holdfast: Holdfast, memory: MemoryManager) -> dict[str, tuple[floa
     return {name: timed(call, ROUNDS) for name, call in calls.items()}
 
 
-def _beside_floor(holdfast: Holdfast, memory: MemoryManager) -> float:
+_Calls = Callable[[list[str]], Callable[[int], object]]
+"""Makes a call of the number of a question, of questions."""
+
+
+def _beside(floor: _Calls, whole: _Calls) -> float:
+    """How many times as long as another something takes, in turn with it."""
     asked = questions(ROUNDS + 20, -4)
-    ratios = []
-    for _ in range(PASSES):
-        floor, whole = timed_together(
-            recall_floor(holdfast, asked), lambda n: memory.retrieve(asked[n], top_k=10), rounds=ROUNDS
-        )
-        ratios.append(whole[0] / floor[0])
-    return min(ratios)
+    passes = [timed_together(floor(asked), whole(asked), rounds=ROUNDS) for _ in range(PASSES)]
+    return min(one[1][0] / one[0][0] for one in passes)
 
 
 @contextmanager

@@ -29,8 +29,9 @@ MAX_TOKENS: Final = 10_000_000
 _TURNS: Final = 12
 #: The summary of a conversation has precedence over all but so many lines.
 _BEFORE_SUMMARY: Final = 4
-#: As few tokens as a line may well take: more memories than fit are not looked for.
-_LINE_TOKENS: Final = 32
+#: A line of a short memory takes about so many tokens, most of them for where it is from. More memories than would fit
+#: are not looked for.
+_LINE_TOKENS: Final = 40
 _LEAST_MEMORIES, _LEAST_CHARS = 8, 200
 _SECTIONS: Final = {
     MemoryType.WORKING: Section.NOTES,
@@ -156,7 +157,8 @@ class _Reading:
     def persona(self) -> Iterator[Line]:
         """Who the agent is, whatever is asked; the newest first, which stand last."""
         if self._wanted.has(MemoryType.PERSONA):
-            options = SearchOptions(self._wanted.memories, self._now)
+            most = max(_LEAST_MEMORIES, self._wanted.memories // 2)  # it takes at most half of the budget
+            options = SearchOptions(most, self._now)
             for number, record in enumerate(self._records.select(MemoryType.PERSONA, options)):
                 yield self._line(Section.PERSONA, -number, record, record.content)
 
