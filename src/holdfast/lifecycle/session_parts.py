@@ -244,10 +244,13 @@ class SessionParts:
         """
 
         def note(part: SessionPart) -> None:
+            history = self.tenant.history
             for some in part.survey():
-                self._note_sessions(part, some, begin=False)
-            for some in part.sessions(**selected) if selected else ():
-                self._note_sessions(part, some, begin=True)
+                history.note_parts(self._find_unnoted(part, some, begin=False), begin=False)
+            found = part.sessions(**selected) if selected else ()
+            history.note_parts(
+                [one for some in found for one in self._find_unnoted(part, some, begin=True)], begin=True
+            )
 
         self.ask(note)
 
@@ -265,15 +268,13 @@ class SessionParts:
             with _log_trouble("not all sessions are as active as what belongs to them"):
                 self.refresh(idle_since=at - shortest)
 
-    def _note_sessions(self, part: SessionPart, found: Sequence[PartSession], *, begin: bool) -> None:
+    def _find_unnoted(self, part: SessionPart, found: Sequence[PartSession], *, begin: bool) -> Sequence[PartActivity]:
         known = [(scope, one) for one in found if (scope := self._scope_of(one)) is not None]
         now = self.tenant.now()
         dated = [(scope, now if one.active_at is None else one.active_at) for scope, one in known]
         places = self.tenant.history.unnoted(dated, begin=begin) if dated else []
-        if places:
-            sizes = part.sizes([known[place][1].session_id for place in places])
-            noted = [PartActivity(*dated[place], sizes.get(known[place][1].session_id, 0)) for place in places]
-            self.tenant.history.note_parts(noted, begin=begin)
+        sizes = part.sizes([known[place][1].session_id for place in places]) if places else {}
+        return [PartActivity(*dated[place], sizes.get(known[place][1].session_id, 0)) for place in places]
 
     def _scope_of(self, one: PartSession) -> Scope | None:
         """The scope of what a part holds; ``None`` if no session can have such a name: it is left alone."""
@@ -288,10 +289,8 @@ class SessionParts:
         """Let parts go where their sessions went. ``StoreAwayError``, once the others have, if one is away."""
         after, most = 0, _FIRST
         while found := self.tenant.history.behind(self.tenant.name, after=after, limit=most):
-            began = time.monotonic()
-            self._follow(found)
+            took = self._follow(found)
             after = found[-1].number
-            took = time.monotonic() - began
             most = int(min(max(most * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), 1), _MOST))
 
     def try_to_follow(self, upto: int) -> None:
@@ -326,19 +325,20 @@ class SessionParts:
             self.ask(lambda part: part.recycle([_move(session)], now=self.tenant.now()))
             self.ask(lambda part: part.purge([session.id]))
 
-    def _follow(self, sessions: Sequence[Session]) -> None:
-        history, now = self.tenant.history, self.tenant.now()
+    def _follow(self, sessions: Sequence[Session]) -> float:
+        """Let parts follow these sessions; how long the parts took for it, in seconds."""
+        history, now, began = self.tenant.history, self.tenant.now(), time.monotonic()
         going = [session for session in sessions if session.state is State.RECYCLED]
         coming = [session for session in sessions if session.state is State.ACTIVE]
         stayed: dict[str, int] = {}
-        for answer in (
-            self.ask(lambda part: part.recycle([_move(one) for one in going], now=now)).values() if going else ()
-        ):
-            stayed |= answer
-        history.note_followed([one for one in going if one.id not in stayed], State.RECYCLED)
         taken: set[str] = set()
-        for left in self.ask(lambda part: part.restore([one.id for one in coming])).values() if coming else ():
-            taken |= left
+        if going:
+            for active in self.ask(lambda part: part.recycle([_move(one) for one in going], now=now)).values():
+                stayed |= active
+        if coming:
+            taken = taken.union(*self.ask(lambda part: part.restore([one.id for one in coming])).values())
+        took = time.monotonic() - began
+        history.note_followed([one for one in going if one.id not in stayed], State.RECYCLED)
         history.note_followed([one for one in coming if one.id not in taken], State.ACTIVE)
         for session in going:
             if session.id in stayed:
@@ -346,6 +346,7 @@ class SessionParts:
         for session in coming:
             if session.id in taken:
                 self._put_back(session)
+        return took
 
     def _keep_active(self, session: Session, active_at: int) -> None:
         """A session went to the bin, and a part of it was active meanwhile: it comes back, and counts from then. One

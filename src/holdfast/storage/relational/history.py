@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import Hold
 from holdfast.core.errors import AgentRemovedError, ConflictError, ExpiredError, HeldError, StoreFullError
-from holdfast.core.records import BIN, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.records import BIN, HISTORY, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import iso, to_json
 from holdfast.ports import conversations as ports
 from holdfast.ports.conversations import Session
@@ -278,17 +279,27 @@ class SqlHistory(SqlStore):
         return self._database.ask(int, "sessions.unnoted", (to_json(asked), begin))
 
     def note_parts(self, found: Sequence[ports.PartActivity], *, begin: bool) -> None:
+        if not found:
+            return
         theirs: dict[Subject, list[ports.PartActivity]] = defaultdict(list)
         for one in found:
             theirs[one.scope.subject].append(one)
+        agents = {(one.scope.tenant, one.scope.agent_id) for one in found} if begin else set()
+        with self._database.read() as tx:
+            removed = [agent for agent in sorted(agents) if removed_until(tx, *agent) is not None]
         for group in self._database.groups(list(theirs.items())):
             with self._database.write() as tx:
                 for subject, mine in group:
                     number = tx.number_for(subject) if begin else tx.number_of(subject)
+                    book = self._profiles.book(tx, subject.tenant) if begin else None
                     for one in mine if number is not None else ():
+                        name = sessions.name_of(one.scope)
                         if begin:
-                            sessions.begin_for_parts(tx, self._profiles, one.scope, one.active_at)
-                        tx.run("sessions.note_parts", (number, *sessions.name_of(one.scope), one.active_at, one.size))
+                            profile = self._profiles.find(tx, HISTORY, one.scope, book=book)
+                            tx.later("sessions.new_session", (number, *name, uuid.uuid4().hex, profile, one.active_at))
+                        tx.later("sessions.note_parts", (number, *name, one.active_at, one.size))
+        for agent in removed:  # what has come to light of its own is to follow it
+            self._change("registry.go_on_removing", *agent)
 
     def behind(self, tenant: str, *, after: int = 0, limit: int) -> list[Session]:
         return self._database.ask(Session, "sessions.behind", (after, tenant, limit))
@@ -302,9 +313,8 @@ class SqlHistory(SqlStore):
         for group in self._database.groups(theirs):
             with self._database.write() as tx:
                 for subject, mine in group:
-                    number = tx.number_of(subject)
-                    rows = ((number, session.number, state, session.state) for session in mine)
-                    tx.run_many("sessions.note_followed", rows)
+                    for session in mine:
+                        tx.later("sessions.note_followed", (subject, session.number, state, session.state))
 
     def unknown(self, item_ids: Sequence[str]) -> set[str]:
         known = self._database.ask(str, "sessions.known", (to_json(list(item_ids)),)) if item_ids else []

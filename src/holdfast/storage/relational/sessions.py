@@ -219,12 +219,15 @@ def _carry_out(batch: MoveBatch, session: Session, move: Move) -> Outcome:
         return Outcome.DONE if ended else Outcome.STALE  # some of its messages are still there
     if move.source is State.ACTIVE:  # whatever the reason, and by whatever path: the short-term window ends with it
         window = (subject, session.agent_id, session.session_id or "", session.id)
-        tx.run("sessions.end_window_of_session", window)
+        tx.later("sessions.end_window_of_session", window)
         batch.ended.append(SessionWindow(scope_of(batch.subject, session.agent_id, session.session_id), session.id))
     if move.target is State.DELETING:
         tx.run("sessions.claim_session", (subject, move.target, batch.now, move.reason, move.purge_at, number))
         return Outcome.DONE
     values = (subject, move.target, batch.now, move.reason, move.purge_at, move.bundle, move.aged_from, number)
+    if move.target is not State.ACTIVE:  # nobody can be in its way
+        tx.later("sessions.move_session", values)
+        return Outcome.DONE
     try:
         with tx.attempt():
             tx.run("sessions.move_session", values)
@@ -250,18 +253,6 @@ def open_session(tx: Transaction, profiles: Profiles, scope: Scope, *, now: int,
         tx.run("sessions.new_session", (subject, *name_of(scope), uuid.uuid4().hex, profile, begun))
         (session,) = tx.all(Session, "sessions.session", (subject, *name_of(scope)))
     return session
-
-
-def begin_for_parts(tx: Transaction, profiles: Profiles, scope: Scope, active_at: int) -> None:
-    """Begin a session for what parts hold, as of the time when that was last active, unless there is one. That of an
-    agent that was removed is to follow it.
-    """
-    subject = tx.number_for(scope.subject)
-    if find_active(tx, subject, scope.agent_id, scope.session_id) is None:
-        profile = profiles.find(tx, HISTORY, scope)
-        tx.run("sessions.new_session", (subject, *name_of(scope), uuid.uuid4().hex, profile, active_at))
-        if removed_until(tx, scope.tenant, scope.agent_id) is not None:
-            tx.run("registry.go_on_removing", (scope.tenant, scope.agent_id))
 
 
 def continue_session(

@@ -20,7 +20,7 @@ WHERE sessions.id = $1 AND sessions.subject = $2
 -- name: new_session
 INSERT INTO sessions (subject, agent_id, session_id, id, state, version, profile, created_at, updated_at, aged_from,
                       messages, size, summary)
-VALUES ($1, $2, $3, $4, 'active', 1, $5, $6, $6, $6, 0, 0, '')
+VALUES ($1, $2, $3, $4, 'active', 1, $5, $6, $6, $6, 0, 0, '') ON CONFLICT DO NOTHING
 
 -- name: touch_session
 UPDATE sessions SET version = version + 1, updated_at = greatest(updated_at, $2), aged_from = greatest(aged_from, $2),
@@ -76,7 +76,7 @@ SELECT count(*) FROM sessions INDEXED BY sessions_behind WHERE part_state <> sta
 -- name: note_followed
 UPDATE sessions SET part_state = $3, size = CASE WHEN $3::text IS NULL THEN size - part_size ELSE size END,
                     part_size = CASE WHEN $3::text IS NULL THEN 0 ELSE part_size END
-WHERE subject = $1 AND no = $2 AND state = $4
+WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND no = $2 AND state = $4
 
 -- name: known
 SELECT id FROM sessions WHERE id IN LIST($1)
