@@ -164,7 +164,9 @@ class HoldfastMemoryTool(BetaAbstractMemoryTool):
             raise ToolError(f"The path {given} is not a file.")
         raise ToolError(f"The path {given} does not exist. Please provide a valid path.")
 
-    def _put(self, path: str, text: str, *, version: int) -> None:
+    def _put(self, path: str, text: Any, *, version: int) -> None:
+        if not isinstance(text, str):  # commands are not checked before they come here
+            raise ToolError(f"The text of {path} is missing; give file_text")
         self._memory.structured.put_many([self._draft(path, text, version=version)])
 
     def _draft(self, path: str, text: str | None = None, *, version: int | None = None) -> DocumentPut:

@@ -9,6 +9,7 @@ import json
 from asyncio import to_thread
 from contextlib import suppress
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final
 
 from holdfast.core.errors import NotFoundError
@@ -52,7 +53,7 @@ class HoldfastSessionStore(SessionStore):
                 "role": entry["type"],
                 "content": to_stored_json(entry),
                 "metadata": {_TRANSCRIPT: of},
-                "external_id": f"{of}/{entry['uuid']}" if of and entry.get("uuid") else entry.get("uuid") or None,
+                "external_id": _identify(of, entry.get("uuid")),
             }
             for entry in entries
         ]
@@ -104,3 +105,10 @@ class HoldfastSessionStore(SessionStore):
 
     def _session(self, key: SessionKey | SessionListSubkeysKey) -> ShortTerm:
         return self._holdfast.manager(self._user_id, key["project_key"], key["session_id"]).short_term
+
+
+def _identify(of: str, uuid: str | None) -> str | None:
+    """What an entry is told by within its session: another transcript may have one with the same ``uuid``."""
+    if not uuid:
+        return None
+    return blake2b(f"{of} {uuid}".encode(), digest_size=16).hexdigest() if of else str(uuid)

@@ -76,7 +76,7 @@ class HoldfastSession:
 
 def _to_message(given: TResponseInputItem) -> dict[str, Any]:
     item = cast("dict[str, Any]", given)
-    if item.keys() == {"role", "content"}:
+    if item.keys() == {"role", "content"} and item["role"]:
         with suppress(InvalidContentError):  # a list of parts, or a text that is stored only within JSON
             return {"role": item["role"], "content": check_content(item["content"], may_be_empty=True)}
     role = item.get("role") or item.get("type") or "item"

@@ -214,6 +214,7 @@ def test_what_no_text_can_hold_is_refused_in_words(tool: HoldfastMemoryTool) -> 
     assert "lone surrogate" in ask(tool, "create", "/memories/a", file_text="half \ud83d")
     assert "NUL" in ask(tool, "create", "/memories/a", file_text="a\x00b")
     assert "control" in ask(tool, "create", "/memories/a\nb", file_text="a")
+    assert "give file_text" in ask(tool, "create", "/memories/a")
     assert "too large" in ask(tool, "create", "/memories/a", file_text="x" * 9_000_000)
     assert tool._files("/memories") == {}
 

@@ -76,6 +76,10 @@ def test_a_batch_that_is_sent_again_is_kept_once(store: HoldfastSessionStore) ->
         await store.append(MAIN, [entry(2), entry(3)])
         assert await store.load(MAIN) == [entry(1), entry(2), entry(3)]
         assert await store.load(AGENT) == [entry(1), entry(2)], "another transcript may have the same ids"
+        deep: SessionKey = {**MAIN, "subpath": "subagents/" + "deep/" * 60}
+        for _ in range(2):
+            await store.append(deep, [entry(1)])
+        assert await store.load(deep) == [entry(1)]
 
     asyncio.run(program())
 

@@ -28,6 +28,8 @@ ITEMS: list[Any] = [
     {"role": "assistant", "content": ""},
     {"role": "user", "content": "a\x00b \ud83d"},
     {"role": "user", "content": "What is 6 × 7?"},
+    {"role": None, "content": "by nobody"},
+    {},
 ]
 
 
