@@ -14,7 +14,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick soak check lint types layers tests bench bench-check dist reference format constraints clean
+.PHONY: help setup run test quick soak check lint types layers tests bench bench-check langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -76,6 +76,9 @@ bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.
 
 bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed
 	$(BIN)/python -m bench --check
+
+langgraph-store-tests: $(STAMP)  ## fetch the tests that LangGraph publishes for its stores, and run them on ours
+	$(BIN)/python -m bench.langgraph_store_tests
 
 dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an empty environment, and follow the README there
 	$(BIN)/python tests/dist.py

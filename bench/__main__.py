@@ -18,6 +18,7 @@ from bench import (
     deployment,
     erasure,
     footprint,
+    langgraph_store,
     large_scope,
     lifecycle,
     report,
@@ -29,7 +30,7 @@ from bench import (
 
 _PARTS = (
     "speed", "lifecycle", "archive", "quality", "deployment", "large_scope", "round_trips", "erasure", "service",
-    "start",
+    "start", "langgraph_store",
 )  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def main() -> None:
         report.write_service(options.docs, service.measure())
     if options.only in (None, "start"):
         report.write_start(options.docs, start.measure())
+    if options.only in (None, "langgraph_store"):
+        report.write_langgraph_store(options.docs, langgraph_store.measure())
 
 
 if __name__ == "__main__":

@@ -35,8 +35,39 @@ PACKAGES: Final = ("langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langg
 _PLUGINS: Final = ("pytest-asyncio", "pytest-mock")
 _FILES: Final = ("test_store.py", "test_async_store.py", "test_ttl.py")
 
-#: Why a test fails on purpose, by its name.
-DIFFERENCES: Final[dict[str, str]] = {}
+#: Why tests fail on purpose: reasons, with the packages and names of the tests. The how-to page has the same reasons.
+REASONS: Final[dict[str, dict[str, str]]] = {
+    "A score is Holdfast's own, from 0 to 1, made of words and vectors; it is no cosine, distance or product.": {
+        "langgraph-checkpoint": "test_store.test_embed_with_path",
+        "langgraph-checkpoint-sqlite": "test_store.test_scores",
+        "langgraph-checkpoint-postgres": "test_store.test_scores test_store.test_embed_with_path_sync "
+        "test_async_store.test_embed_with_path",
+    },
+    "A dot in the name of a field is a dot, as in InMemoryStore and PostgresStore; in SqliteStore it is a path.": {
+        "langgraph-checkpoint-sqlite": "test_store.test_filter_keys_with_hyphens_and_digits"
+    },
+    "No name of a field can do harm, because none becomes part of a statement; so none is refused.": {
+        "langgraph-checkpoint-sqlite": "test_store.test_sql_injection_vulnerability"
+    },
+    "Synchronous calls are allowed in an event loop; nothing waits for that loop.": {
+        "langgraph-checkpoint-sqlite": "test_async_store.test_no_running_loop",
+        "langgraph-checkpoint-postgres": "test_async_store.test_no_running_loop",
+    },
+    "A read refreshes a time to live that is shorter than a minute, too; SqliteStore keeps whole minutes.": {
+        "langgraph-checkpoint-sqlite": "test_ttl.test_ttl_override_default"
+    },
+    "The test reads or writes the tables or attributes of the other store.": {
+        "langgraph-checkpoint-sqlite": "test_store.test_vector_store_initialization",
+        "langgraph-checkpoint-postgres": "test_store.test_omit_expired_filters_read_paths "
+        "test_store.test_omit_expired_refresh_ttl_only_refreshes_live_rows "
+        "test_store.test_omit_expired_search_pagination test_async_store.test_omit_expired_filters_read_paths "
+        "test_async_store.test_omit_expired_refresh_ttl_only_refreshes_live_rows "
+        "test_async_store.test_omit_expired_search_pagination",
+    },
+}
+DIFFERENCES: Final = frozenset(
+    f"{package}: {name}" for tests in REASONS.values() for package, names in tests.items() for name in names.split()
+)
 
 
 class StandIn(HoldfastStore):

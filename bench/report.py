@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, footprint, large_scope, lifecycle, quality, service, start
+from bench import archive, deployment, footprint, langgraph_store, large_scope, lifecycle, quality, service, start
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -79,6 +79,20 @@ def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
         f"`python -m bench --only round_trips` on a {machine()}.\n\n" + _table(figures)
     )
     _section(docs, "Round trips", text)
+
+
+def write_langgraph_store(docs: Path, rows: Sequence[langgraph_store.Row]) -> None:
+    """The section on the store for LangGraph."""
+    text = (
+        f"{langgraph_store.ITEMS:,} items of one user in {langgraph_store.NAMESPACES} namespaces, one embedder "
+        "for all, durable commits, PostgreSQL over a socket;\nmedian milliseconds of calls that take turns.\n"
+        f"`python -m bench --only langgraph_store` on a {machine()}.\n\n"
+        f"| | {' | '.join(langgraph_store.NAMES)} | target for ours | met |\n|---|{'---:|' * 4}---|---|\n"
+    )
+    for row in rows:
+        medians = " | ".join(f"{one:.2f}" for one in row.medians)
+        text += f"| {row.operation} | {medians} | {row.target} | {'yes' if row.met else '**no**'} |\n"
+    _section(docs, "LangGraph store", text)
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from bench.langgraph_store_tests import REASONS
 from langgraph.store.base import (
     GetOp,
     IndexConfig,
@@ -345,3 +346,12 @@ def test_an_export_has_the_items(dated: HoldfastStore) -> None:
     exported = dated.holdfast.manager("ann", "any").structured.export_all("ann")
     assert [one["metadata"]["document"] for one in exported] == [{"likes": "pizza"}]
     assert exported[0]["metadata"]["collection"] == "memories.ann.notes"
+
+
+def test_the_page_lists_every_difference_with_its_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "langgraph-store.md").read_text(encoding="utf-8")
+    for reason, tests in REASONS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {reason} |")]
+        names = {name.partition(".")[2] for listed in tests.values() for name in listed.split()}
+        assert row.count("`test_") == len(names)
+        assert all(f"`{name}`" in row for name in names)

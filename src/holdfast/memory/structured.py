@@ -26,7 +26,7 @@ from holdfast.core.values import (
 from holdfast.installation import missing_extra
 from holdfast.memory.records import Draft, DurableRecords, NamedDraft, memory_result
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import SEARCH_TEXT
+from holdfast.recall.passages import IS_SEARCHED, SEARCH_TEXT
 from holdfast.results import CollectionResult, DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
@@ -120,8 +120,7 @@ class Structured:
         # what is not said of a document that takes another's place is not as it was of that
         said = Origin(origin.source or agent_source(self._records.scope.agent_id), origin.derived_from or ())
         given = {**check_metadata(new.get("metadata")), "collection": collection, "key": key}
-        if (chosen := _check_search_text(new.get("search_text"))) is not None:
-            given[SEARCH_TEXT] = chosen
+        given |= _check_search_text(new.get("search_text"))
         draft = draft_document(self._records, new["document"], given, said, schema_of)
         return NamedDraft(name, replace(draft, ttl=_check_ttl(new.get("ttl"))), expected)
 
@@ -292,16 +291,16 @@ def _name(collection: str, key: str) -> str:
     return f"{name[:40]}…{NAME_SEPARATOR}{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def _check_search_text(value: object) -> list[str] | bool | None:
-    """What a document is to be found by, as its metadata say it; ``None``: by all of it."""
+def _check_search_text(value: object) -> dict[str, Any]:
+    """What a document is to be found by, as its metadata say it."""
     if value is None or value is True:
-        return None
+        return {}
     if value is False:
-        return False
+        return {IS_SEARCHED: False}
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
         raise InvalidInputError(f"must be a text, a list of texts or false, not {quote(value)}", about=SEARCH_TEXT)
-    return list(texts)
+    return {SEARCH_TEXT: list(texts)}
 
 
 def _check_ttl(value: object) -> int | None:

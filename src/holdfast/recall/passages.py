@@ -40,8 +40,9 @@ MAX_SUMMARY_PASSAGES: Final = MAX_PASSAGES // 2
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])(?=\s)|(?<=[。！？])")
 _LINE_END: Final = re.compile(r"(?<=\n)")
-#: Where a document's metadata say what it is found by: a list of texts, or ``False``.
+#: Where a document's metadata say by which texts it is found, and that it is found by none.
 SEARCH_TEXT: Final = "search_text"
+IS_SEARCHED: Final = "is_searched"
 _SAID: Final = ("steps", "messages")
 
 
@@ -56,7 +57,7 @@ def split_record(record: Record) -> list[str]:
         if isinstance(chosen, list):
             texts = (split(_cut_to_index(text)) for text in _take_first(map(str, chosen)))
             return [passage for passages in texts for passage in passages][:MAX_PASSAGES] or [""]
-        if chosen is False:
+        if record.metadata.get(IS_SEARCHED) is False:
             return [""]
         return split("\n".join(_take_first(_fields(record.metadata["document"], ""))) or _cut_to_index(record.content))
     if record.kind is not MemoryType.EPISODIC:

@@ -28,7 +28,7 @@ from holdfast.memory.structured import DocumentPut, Structured, find_named, refr
 from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders import unit_rows
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import SEARCH_TEXT
+from holdfast.recall.passages import IS_SEARCHED
 
 try:
     from langgraph.store.base import (
@@ -248,14 +248,13 @@ def _rank(
     records: DurableRecords, query: str, where: Sequence[Filter], last: int, now: int
 ) -> list[tuple[Record, float | None]]:
     """The best matches with their scores; then, if there are fewer than wanted, what no search finds, without any."""
-    has_text = test_of(("metadata", SEARCH_TEXT), lambda value: value is not False)
-    options = SearchOptions(last, now, Combination("all", (*where, has_text)))
+    without = Condition(("metadata", IS_SEARCHED), "eq", False)
+    options = SearchOptions(last, now, Combination("all", (*where, Combination("none", (without,)))))
     asked = records.services.recall.encode_query(query)
     found: list[tuple[Record, float | None]] = [
         (record, hit.score) for record, hit in records.search(MemoryType.STRUCTURED, asked, options)
     ]
     if len(found) < last:
-        without = Condition(("metadata", SEARCH_TEXT), "eq", False)
         others = options._replace(top_k=last - len(found), where=Combination("all", (*where, without)))
         found += [(record, None) for record in records.select(MemoryType.STRUCTURED, others)]
     return found
@@ -335,36 +334,44 @@ def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
 
 def _passes(name: str, wanted: object) -> Filter:
     """The condition that a field of an item is as wanted; a dot in its name is a dot."""
-    _check_operators(wanted)
-    return test_of(("metadata", "document", name), lambda value: _compare(None if value is MISSING else value, wanted))
+    test = _test(wanted)
+    return test_of(("metadata", "document", name), lambda value: test(None if value is MISSING else value))
 
 
-def _check_operators(wanted: object) -> None:
-    for word in wanted if isinstance(wanted, Mapping) else ():
-        if str(word).startswith("$") and word not in ("$eq", "$ne", *_RANGES):
-            raise InvalidFilterError(f"unknown operator {quote_value(word)}; use $eq, $ne, $gt, $gte, $lt or $lte")
-
-
-def _compare(value: object, wanted: object) -> bool:
+def _test(wanted: object) -> Callable[[Any], bool]:
     """Whether a value is as wanted: an object has (at least) these fields, a list is the same list; what is missing is
     ``None``; ``True`` is 1, as in Python.
     """
+    if isinstance(wanted, Mapping) and any(str(word).startswith("$") for word in wanted):
+        tests = [_operation(word, operand) for word, operand in wanted.items()]
+        return lambda value: all(test(value) for test in tests)
     if isinstance(wanted, Mapping):
-        if any(str(word).startswith("$") for word in wanted):
-            return all(_apply(value, word, operand) for word, operand in wanted.items())
-        return isinstance(value, Mapping) and all(_compare(value.get(name), inner) for name, inner in wanted.items())
+        fields = {name: _test(inner) for name, inner in wanted.items()}
+        return lambda value: isinstance(value, Mapping) and all(test(value.get(name)) for name, test in fields.items())
     if isinstance(wanted, list | tuple):
-        same_size = isinstance(value, list) and len(value) == len(wanted)
-        return same_size and all(map(_compare, value, wanted))  # type: ignore[call-overload]
-    return bool(value == wanted)
+        items = list(map(_test, wanted))
+        return lambda value: (
+            isinstance(value, list)
+            and len(value) == len(items)
+            and all(test(one) for test, one in zip(items, value, strict=True))
+        )
+    return lambda value: bool(value == wanted)
 
 
-def _apply(value: object, word: str, operand: object) -> bool:
+def _operation(word: str, operand: Any) -> Callable[[Any], bool]:
+    """The test that an operator is; numbers are compared as numbers, texts as texts."""
+    if word in ("$eq", "$ne"):
+        return lambda value: bool(value == operand) == (word == "$eq")
     if word not in _RANGES:
-        return (value == operand) == (word == "$eq")
-    if isinstance(value, str) and isinstance(operand, str):
-        return _RANGES[word](value, operand)
-    try:
-        return _RANGES[word](float(value), float(operand))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
+        raise InvalidFilterError(f"unknown operator {quote_value(word)}; use $eq, $ne, $gt, $gte, $lt or $lte")
+    compare = _RANGES[word]
+
+    def test(value: Any) -> bool:
+        if isinstance(value, str) and isinstance(operand, str):
+            return compare(value, operand)
+        try:
+            return compare(float(value), float(operand))
+        except (TypeError, ValueError):
+            return False
+
+    return test

@@ -54,6 +54,12 @@ WHERE id = $1 AND subject = $2
 -- name: get_named
 SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND records.kind = $2 AND name = $3
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
+
+-- name: get_all_named
+SELECT :RECORD
+FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND records.kind = $2 AND name IN LIST($3)
   AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
 
