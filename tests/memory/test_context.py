@@ -87,6 +87,24 @@ def test_what_has_ended_is_not_there(memory: MemoryManager, clock: FakeClock) ->
     assert "Bob" not in text, "its time is over, though nobody has written since"
 
 
+def test_what_was_corrected_is_there_as_it_is_now_with_the_day_since_when(
+    memory: MemoryManager, clock: FakeClock
+) -> None:
+    memory.add("Ann lives in Oslo", key="home")
+    drink = memory.add("Ann drinks tea at home")["memory_id"]
+    clock.advance(days=3)
+    memory.add("Ann lives in Graz", key="home")
+    memory.correct(drink, "Ann drinks coffee at home")
+    text = memory.context("Where does Ann live, and what does Ann drink at home?").text
+    assert "2026-01-18 agent:travel_agent] Ann lives in Graz" in text
+    assert "2026-01-18 agent:travel_agent] Ann drinks coffee at home" in text
+    assert "Oslo" not in text
+    assert "tea" not in text
+    memory.delete(drink, keep_out=True)
+    memory.add("Ann drinks coffee at home!")
+    assert "coffee" not in memory.context("What does Ann drink at home? coffee?").text
+
+
 def test_the_same_text_is_there_once(memory: MemoryManager) -> None:
     memory.add("Ann prefers night trains", "persona")
     memory.add("ann prefers  night trains.", "long_term")
