@@ -25,9 +25,9 @@ from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sessions import Sessions
 from holdfast.manager import Memory
+from holdfast.memory.additions import Facts
 from holdfast.memory.entity import Entity
 from holdfast.memory.episodic import Episodic
-from holdfast.memory.extraction import Facts
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import Structured
 from holdfast.memory.text import TextMemory

@@ -37,14 +37,13 @@ from holdfast.core.values import (
     is_id,
     moment,
 )
-from holdfast.memory.additions import Written, describe_added, describe_one, find_similar
+from holdfast.memory.additions import Extract, Written, describe_added, describe_one, find_similar, remember
 from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
 from holdfast.memory.context import Context, Wanted, read_context
 from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_versioned
 from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_summary
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
-from holdfast.memory.extraction import Extract, remember
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Match, Search
