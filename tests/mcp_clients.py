@@ -38,6 +38,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "memory_add": {"content": "Plays the cello"},
     "memory_search": {"query": "peanuts"},
     "memory_context": {"query": "peanuts"},
+    "memory_conflicts": {},
     "memory_list": {"limit": 10},
     "memory_get": {"memory_id": ID},
     "memory_update": {"memory_id": ID, "content": "Was changed"},

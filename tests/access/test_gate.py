@@ -567,3 +567,20 @@ def test_a_refusal_says_what_is_missing(holdfast: Holdfast) -> None:
         Gate(holdfast, caller(agents=["travel"])).user(Right.READ, "bob")
     with pytest.raises(ForbiddenError, match="bound to users; this concerns the whole tenant"):
         Gate(holdfast, caller(users=["ann"])).tenant(Right.READ)
+
+
+def test_a_text_is_kept_out_by_who_writes_for_all_agents_and_lifted_by_who_governs(holdfast: Holdfast) -> None:
+    def memory(*rights: Right, agents: list[str] | None = None) -> Any:
+        return Gate(holdfast, caller(*rights, agents=agents)).memory(rights[0], "ann", "planner")
+
+    memory_id = memory(Right.WRITE).add("Likes tea")["memory_id"]
+    with pytest.raises(ForbiddenError, match="bound to agents"):
+        memory(Right.WRITE, agents=["planner"]).delete(memory_id, keep_out=True)
+    memory(Right.WRITE).delete(memory_id, keep_out=True)
+    for verb in ("kept_out", "lift"):
+        for refused in (memory(Right.WRITE), memory(Right.GOVERN, agents=["planner"])):
+            with pytest.raises(ForbiddenError):
+                getattr(refused, verb)(*([memory_id] if verb == "lift" else []))
+    assert [one["memory_id"] for one in memory(Right.GOVERN).kept_out()] == [memory_id]
+    memory(Right.GOVERN).lift(memory_id)
+    assert memory(Right.WRITE).add("likes TEA")["operation"] == "add"

@@ -59,6 +59,7 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "memory_add",
         "memory_search",
         "memory_context",
+        "memory_conflicts",
         "memory_list",
         "memory_get",
         "memory_update",
@@ -568,3 +569,22 @@ def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Hol
                 await one(name, arguments)
 
     run(talk)
+
+
+def test_a_model_adds_a_text_once_sees_what_is_close_and_keeps_out_what_is_unwanted(holdfast: Holdfast) -> None:
+    server = local_server(holdfast, defaults=ALICE)
+    for content in ("The car is red", "Skiing was great", "Two cats at home", "Her sister plays the piano"):
+        answer(ask(server, "memory_add", {"content": content}))
+    first = answer(ask(server, "memory_add", {"content": "Ann lives in Paris"}))
+    again = answer(ask(server, "memory_add", {"content": "ann lives in PARIS."}))
+    assert (again["operation"], again["memory_id"]) == ("exists", first["memory_id"])
+    added = answer(ask(server, "memory_add", {"content": "Ann lives in Lyon"}))
+    assert [one["memory_id"] for one in added["similar"]] == [first["memory_id"]]
+    (pair,) = answer(ask(server, "memory_conflicts", {}))["items"]
+    assert pair["why"] == "They say the same, but for 'paris' and 'lyon'."
+
+    gone = answer(ask(server, "memory_delete", {"memory_id": first["memory_id"], "keep_out": True}))
+
+    assert gone["kept_out"]
+    assert answer(ask(server, "memory_add", {"content": "Ann lives in Paris"}))["operation"] == "kept_out"
+    assert error(ask(server, "memory_restore", {"memory_id": first["memory_id"]}))["code"] == "kept_out"
