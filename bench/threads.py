@@ -34,7 +34,7 @@ _CHECKPOINTS = 10
 _USERS = 5_000
 _DUE_EVERY = 20
 #: So many threads are moved by us, and as many beside them by bare statements, this many at a time.
-_COMPARED, _TOGETHER = 2_000, 50
+_COMPARED, _TOGETHER = 2_000, 100
 _CHECKPOINT_COLUMNS = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "checkpoint", "metadata")
 _WRITE_COLUMNS = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel", "type")
 _BLOB_COLUMNS = ("thread_id", "checkpoint_ns", "channel", "version", "type", "blob")
@@ -128,10 +128,10 @@ def _measure(url: str, home: Path, now: int, engine: str) -> Iterator[Figure]:
     with Holdfast.open(home=home) as holdfast:
         Threads(url, engine=holdfast)
         part = open_part(PartRegistration("default", "bench", "langgraph", url, {}), url)
-        took, plan = _time_plan(holdfast)
-        yield Figure(name(f"first survey and plan, {plan.total:,} due"), f"{took:.2f} s", "≤ 3 s", took <= 3)
-        took, _ = _time_plan(holdfast)
-        yield Figure(name("a later one"), f"{took:.2f} s", "≤ 1 s", took <= 1)
+        took, said, plan = _time_plan(holdfast)
+        yield Figure(name(f"first survey and plan, {plan.total:,} due"), said, "≤ 3 s", took <= 3)
+        took, said, _ = _time_plan(holdfast)
+        yield Figure(name("a later one"), said, "≤ 1 s", took <= 1)
         ratio, rate = _compare(part, now)
         yield Figure(
             name("rows recycled, beside bare INSERT … SELECT + DELETE"), f"{ratio:.2f} ×", "≥ 0.6", ratio >= 0.6
@@ -148,10 +148,12 @@ def _measure(url: str, home: Path, now: int, engine: str) -> Iterator[Figure]:
         part.close()
 
 
-def _time_plan(holdfast: Holdfast) -> tuple[float, Any]:
-    start = time.perf_counter()
+def _time_plan(holdfast: Holdfast) -> tuple[float, str, Any]:
+    """How long it takes, also of this process' own processor time: others may use the machine, too."""
+    start, used = time.perf_counter(), time.process_time()
     plan = holdfast.sweep(dry_run=True)
-    return time.perf_counter() - start, plan
+    took, used = time.perf_counter() - start, time.process_time() - used
+    return took, f"{took:.2f} s ({used:.2f} s of a processor)", plan
 
 
 def _compare(part: ThreadPart, now: int) -> tuple[float, float]:

@@ -33,7 +33,7 @@ _NEEDED: Final = {
 BIN: Final = "holdfast_bin_"
 #: A transaction is to take about this long, whatever the machine; so many threads are moved in the first one.
 _GOAL_SECONDS: Final = 0.08
-_TOGETHER: Final = 25
+_TOGETHER: Final = 50
 _MOST_TOGETHER: Final = 400
 #: So many are noted in one.
 _NOTED: Final = 2_000

@@ -31,8 +31,7 @@ BEGIN
         needed := NEW.checkpoint_id;
     END IF;
     IF refused OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin JOIN @holdfast_bin_checkpoints AS binned USING (bin_id)
-                          WHERE bin.thread_id = NEW.thread_id AND binned.thread_id = NEW.thread_id
-                          AND binned.checkpoint_id = needed) THEN
+                          WHERE bin.thread_id = NEW.thread_id AND binned.checkpoint_id = needed) THEN
         RAISE EXCEPTION 'thread % is in the recycle bin of Holdfast; restore it, or begin another', NEW.thread_id;
     END IF;
     RETURN NEW;

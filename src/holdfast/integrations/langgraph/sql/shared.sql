@@ -17,10 +17,7 @@ CREATE TABLE IF NOT EXISTS @holdfast_bin (
 CREATE INDEX IF NOT EXISTS holdfast_bin_thread ON @holdfast_bin (thread_id)
 
 -- name: create_binned_checkpoints
-CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoints_bin ON @holdfast_bin_checkpoints (bin_id)
-
--- name: create_binned_ids
-CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoints_id ON @holdfast_bin_checkpoints (thread_id, checkpoint_id)
+CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoints_bin ON @holdfast_bin_checkpoints (bin_id, checkpoint_id)
 
 -- name: changed
 SELECT heads.thread_id, heads.head,

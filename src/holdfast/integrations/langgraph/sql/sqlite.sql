@@ -13,7 +13,7 @@ AND NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '') AND (
         SELECT 1 FROM checkpoints AS live WHERE live.thread_id = NEW.thread_id
         AND live.checkpoint_ns = NEW.checkpoint_ns AND live.checkpoint_id = NEW.parent_checkpoint_id)
     OR EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned USING (bin_id)
-               WHERE holdfast_bin.thread_id = NEW.thread_id AND binned.thread_id = NEW.thread_id
+               WHERE holdfast_bin.thread_id = NEW.thread_id
                AND binned.checkpoint_id = json_extract(CAST(NEW.metadata AS TEXT), '$.parents.""')))
 BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
@@ -23,7 +23,7 @@ END
 CREATE TRIGGER IF NOT EXISTS holdfast_guard_writes BEFORE INSERT ON writes
 WHEN NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '')
 AND EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned USING (bin_id)
-             WHERE holdfast_bin.thread_id = NEW.thread_id AND binned.thread_id = NEW.thread_id
+             WHERE holdfast_bin.thread_id = NEW.thread_id
              AND binned.checkpoint_id = NEW.checkpoint_id)
 BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
