@@ -63,6 +63,9 @@ def test_the_tools_are_those_that_agents_and_governors_need() -> None:
         "memory_list",
         "memory_get",
         "memory_update",
+        "memory_correct",
+        "memory_history",
+        "memory_revert",
         "memory_delete",
         "memory_restore",
         "memory_explain",
@@ -407,6 +410,21 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"memory_id": "nothing", "content": "x"}, "not_found"),
         ({"memory_id": "<real>"}, "invalid_input"),
         ({"memory_id": "<real>", "content": ""}, "invalid_content"),
+    ],
+    "memory_correct": [
+        ({"memory_id": "nothing", "content": "x"}, "not_found"),
+        ({"memory_id": "<real>"}, "invalid_input"),
+        ({"memory_id": "<real>", "content": ""}, "invalid_content"),
+    ],
+    "memory_history": [
+        ({"memory_id": "nothing"}, "not_found"),
+        ({"key": "nothing"}, "not_found"),
+        ({}, "invalid_input"),
+    ],
+    "memory_revert": [
+        ({"memory_id": "nothing", "to": 1}, "not_found"),
+        ({"memory_id": "<real>", "to": 99}, "not_found"),
+        ({"memory_id": "<real>", "to": 0}, "invalid_input"),
     ],
     "memory_delete": [
         ({"memory_id": "nothing"}, "not_found"),

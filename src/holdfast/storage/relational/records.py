@@ -480,7 +480,7 @@ class SqlRecords(SqlStore):
         write(
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
-        if batch.holds.covering(row) is None:
+        if row.revision > 1 and batch.holds.covering(row) is None:  # the one that ends now is not the only one
             tx.later("versions.trim", (row.key, record.updated_at))
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)

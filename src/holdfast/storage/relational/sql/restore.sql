@@ -24,8 +24,8 @@ FROM packs WHERE subject = $1 AND name = $2
 
 -- name: insert_session
 INSERT INTO sessions (subject, version, profile, created_at, updated_at, aged_from, moved_at, purge_at, messages, size,
-                      aside, id, agent_id, session_id, state, reason, bundle, summary)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING no
+                      aside, id, agent_id, session_id, state, reason, bundle, summary, part_state, part_size)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) RETURNING no
 
 -- name: facts_there
 SELECT id FROM facts WHERE subject = $2 AND id IN LIST($1)
