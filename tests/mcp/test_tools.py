@@ -155,7 +155,7 @@ def test_a_memory_lives_its_life_through_the_tools(holdfast: Holdfast, clock: Fa
             assert said["next"]["action"] == "archive"
             assert "365 days" in said["summary"]
             preview = answer(await client.call_tool("sweep_preview", {"days_ahead": 366}))
-            assert preview["counts"] == {"archive": 1, "recycle": 0, "delete": 0}
+            assert preview["counts"] == {"archive": 1, "recycle": 0, "delete": 1}
             assert preview["samples"][0]["memory_id"] == memory_id
             assert answer(await client.call_tool("sweep_preview", {}))["counts"]["archive"] == 0
 
