@@ -316,7 +316,7 @@ class Memory(UserData):
         from: the messages that it names, or all. One that is known is not added again. Nothing is overwritten:
         ``similar`` has the memories that a fact may be meant to correct.
         """
-        return remember(self, messages, extract)
+        return remember(self.add, self.short_term, messages, extract)
 
     # --- recalling ----------------------------------------------------------------------------------------------------
 

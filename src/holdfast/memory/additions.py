@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import Kind, MemoryType, Usage
 from holdfast.core.values import MAX_DERIVED_FROM, check_content, is_id, iso
 from holdfast.memory.search import Search
 from holdfast.memory.services import Services
+from holdfast.memory.short_term import ShortTerm
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS, TARGET
 from holdfast.recall.ranking import SIMILAR
 from holdfast.results import AddResult, RememberResult, SimilarResult, WriteResult
-
-if TYPE_CHECKING:
-    from holdfast.manager import Memory
 
 
 class Written(NamedTuple):
@@ -85,28 +83,30 @@ _PROPOSED: Final = 3
 _FIELDS: Final = ("content", "memory_type", "metadata", "source", "derived_from")
 
 
-def remember(memory: Memory, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
+def remember(
+    add: Callable[..., AddResult], short_term: ShortTerm, messages: Sequence[Mapping[str, Any]], extract: Extract
+) -> list[RememberResult]:
     """Add the facts that ``extract`` finds in messages, and say which memories each may be meant to correct."""
     if not callable(extract):
         raise InvalidInputError(f"extract must be a function that gives the facts of messages, not {quote(extract)}")
-    named = _name_messages(memory, messages)
+    named = _name_messages(short_term, messages)
     facts = [_check_fact(fact, named) for fact in (extract(named) if named else ())]
     results: list[RememberResult] = []
     new: set[str] = set()
     for fact in facts:
-        added = memory.add(**fact, dedupe=True, similar=_PROPOSED + len(new))
+        added = add(**fact, dedupe=True, similar=_PROPOSED + len(new))
         new.add(added["memory_id"])
         close = [one for one in added.pop("similar", ()) if one["memory_id"] not in new][:_PROPOSED]
         results.append({**added, "content": fact["content"], "derived_from": fact["derived_from"], "similar": close})
     return results
 
 
-def _name_messages(memory: Memory, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _name_messages(short_term: ShortTerm, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their ids. Those without one are added to the session's conversation."""
     if isinstance(messages, str | Mapping) or not all(isinstance(one, Mapping) for one in messages):
         raise InvalidInputError(f"messages must be a list of objects with a role and a content, not {quote(messages)}")
     new = [one for one in messages if one.get("message_id") is None]
-    ids = iter(memory.short_term.add_messages(new) if new else ())
+    ids = iter(short_term.add_messages(new) if new else ())
     named = [{**one, "message_id": one.get("message_id") or next(ids)} for one in messages]
     for one in named:
         if not is_id(one["message_id"]):
