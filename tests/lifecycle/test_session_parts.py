@@ -571,6 +571,22 @@ def test_a_store_that_comes_back_from_a_backup_and_what_belongs_to_its_sessions_
     assert world.states() == {"trip": (State.ACTIVE.value, State.ACTIVE.value)}
 
 
+def test_a_conversation_comes_back_from_a_backup_without_what_belonged_to_it_elsewhere(world: World) -> None:
+    world.holdfast.manager("ann", "guide", "trip").short_term.add_message("user", "hello")
+    world.write("trip", "to Rome")
+    world.holdfast.sweep()
+    made = world.holdfast.backups.create()
+    world.holdfast.sessions.remove("guide", "trip")
+    world.clock.advance(days=15)
+    world.holdfast.sweep()
+    assert world.states() == {}
+    world.holdfast.backups.restore(made.id, user_id="ann")
+    world.holdfast.sweep()
+    assert world.states() == {"trip": ("active", "active")}
+    assert len(world.holdfast.sessions.history("guide", "trip")) == 1
+    assert world.notes.read("trip") == [], "that database has backups of its own"
+
+
 def test_a_tenant_sees_only_its_own_parts(world: World) -> None:
     other = world.holdfast.of_tenant("other")
     assert other.parts.list() == []

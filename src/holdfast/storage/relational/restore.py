@@ -131,7 +131,7 @@ class SessionBatch(_RestoreBatch):
         is_nameless = bool(session["aside"]) and session["state"] == State.ACTIVE
         live, size = _count(messages)
         own = {"subject": self._number, "profile": self._find_profile(*self._about(HISTORY, session))}
-        own |= {"messages": live, "size": size, "aside": _NAMELESS if is_nameless else 0}
+        own |= {"messages": live, "size": size, "part_size": 0, "aside": _NAMELESS if is_nameless else 0}
         number = self._tx.number("restore.insert_session", _to_values("sessions", session, own, ("no", "summarized")))
         if is_nameless:
             self._tx.run("sessions.give_up_name", (self._number, number))
