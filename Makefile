@@ -68,6 +68,9 @@ layers: $(STAMP) ## import-linter: arrows point down only
 tests: $(STAMP)  ## the tests alone
 	$(PYTEST)
 
+everywhere: $(STAMP)  ## the tests, all of them on every engine
+	$(PYTEST) --every-engine
+
 soak: $(STAMP)   ## more examples, more kills, larger stores, on the disk; ends by itself after MINUTES=60
 	$(PYTEST) --soak $(MINUTES)
 

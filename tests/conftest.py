@@ -48,6 +48,7 @@ vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 #: the same.
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 _ROOM = 4 << 30
+_SERVICES = {"lifecycle", "privacy", "memory", "domains", "backups"}
 
 
 def _can_lie_in_memory() -> bool:
@@ -58,6 +59,7 @@ def _can_lie_in_memory() -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only the embedded engine, and few examples of each property")
+    parser.addoption("--every-engine", action="store_true", help="every test of services on every engine")
     parser.addoption(
         "--soak",
         type=float,
@@ -99,8 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             item.add_marker(pytest.mark.timeout(3_600))
         return
-    numbers = count()
-    _keep(config, items, lambda item: "sampled" not in item.keywords or not _on_server(item) or next(numbers) % 5 == 0)
+    if not config.getoption("--every-engine"):
+        numbers = count()
+        _keep(config, items, lambda item: not _on_server(item) or next(numbers) % _stride(item) == 0)
     if config.getoption("--quick"):
         _keep(config, items, lambda item: not _on_server(item))
 
@@ -120,6 +123,15 @@ def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pyt
 def _on_server(item: pytest.Item) -> bool:
     """Whether what a test is named by in brackets says that it needs a server."""
     return not {"postgres", "valkey", "s3"}.isdisjoint(item.name.partition("[")[2].removesuffix("]").split("-"))
+
+
+def _stride(item: pytest.Item) -> int:
+    """One of how many tests on a server is run. What a service does is decided above the engines, which one suite for each
+    port holds to the same contract; so of tests of services every other one is run there.
+    """
+    if "sampled" in item.keywords:
+        return 5
+    return 2 if item.path.parent.name in _SERVICES else 1
 
 
 def _has_examples(item: pytest.Item) -> bool:
