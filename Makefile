@@ -14,7 +14,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick soak check lint types layers tests bench bench-check langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak check lint types layers tests bench bench-check langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
