@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 from typing import Any, cast
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
@@ -19,13 +18,11 @@ from holdfast.core.records import (
     Message,
     Record,
     Scope,
-    Usage,
     kind_of,
     kinds_of,
 )
 from holdfast.core.values import (
     MAX_QUERY_BYTES,
-    NO_ORIGIN,
     Origin,
     When,
     check_content,
@@ -33,28 +30,36 @@ from holdfast.core.values import (
     check_metadata,
     check_share,
     check_source,
-    dump_json,
     is_id,
     moment,
 )
-from holdfast.memory.additions import Extract, Written, describe_added, describe_one, find_similar, remember
+from holdfast.memory.additions import (
+    Additions,
+    Extract,
+    Written,
+    as_text,
+    describe_added,
+    describe_one,
+    describe_put,
+    find_similar,
+    remember,
+)
 from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
 from holdfast.memory.context import Context, Wanted, read_context
-from holdfast.memory.corrections import ENTITY_VERBS, Corrections, check_versioned
-from holdfast.memory.entity import Entity, draft_text, refresh_entity_text
-from holdfast.memory.episodic import Episodic, draft_summary
+from holdfast.memory.corrections import Corrections, check_versioned
+from holdfast.memory.entity import Entity, refresh_entity_text
+from holdfast.memory.episodic import Episodic
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import Draft, DurableRecords, check_not_cold, item_result, memory_result
-from holdfast.memory.search import Match, Search
+from holdfast.memory.records import DurableRecords, check_not_cold, item_result, memory_result
+from holdfast.memory.search import Search, describe_match
 from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
-from holdfast.memory.structured import Structured, draft_document
+from holdfast.memory.structured import Structured
 from holdfast.memory.text import TextMemory
-from holdfast.memory.user_data import MemoryKind, UserData, refuse_kind
+from holdfast.memory.user_data import MemoryKind, UserData, keep_durable, refuse_kind
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import SEARCH_TEXT
 from holdfast.recall.ranking import FLOOR
 from holdfast.results import (
     AddManyResult,
@@ -93,12 +98,6 @@ class Memory(UserData):
         self._corrections = Corrections(self._records)
         self._lineage = Lineage(self._records)
         self._search = Search(self._records, self._items)
-        self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
-            MemoryType.EPISODIC: draft_summary,
-            MemoryType.ENTITY: draft_text,
-            MemoryType.STRUCTURED: partial(draft_document, self._records),
-        }
-        """What makes a record of a content, of the kinds that are more than a text."""
         self.working = Working(services, scope)
         self.long_term = TextMemory(self, MemoryType.LONG_TERM)
         self.persona = TextMemory(self, MemoryType.PERSONA)
@@ -106,6 +105,7 @@ class Memory(UserData):
         self.episodic = Episodic(self._records)
         self.entity = Entity(self._records)
         self.structured = Structured(self._records)
+        self._additions = Additions(self._records, self.working, self.short_term)
 
     @property
     def user_id(self) -> str:
@@ -166,8 +166,16 @@ class Memory(UserData):
         """
         origin = self._records.origin(source, derived_from)
         if key is not None or supersedes is not None:
-            kind = kind_of(memory_type)
-            return self._correct(content, kind, metadata, origin, key=key, supersedes=supersedes)
+            elapsed_ms, kind = start_watch(), kind_of(memory_type)
+            check_versioned(kind, key)
+            if self.auto_prune:
+                self._check_prune(kind)
+            draft = self._additions.draft(kind, content, metadata, origin)
+            if supersedes is not None:
+                record = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
+                return self._additions.describe_corrected(record, content, elapsed_ms())
+            outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
+            return describe_put(kind, content, elapsed_ms(), outcome, put)
         how = {"prune": self.auto_prune, "dedupe": dedupe}
         return self._add_one(content, memory_type, metadata, origin, similar=similar, **how)
 
@@ -215,7 +223,7 @@ class Memory(UserData):
         written = (
             self._write(kind, contents, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
             if contents
-            else Written([], self._usage(kind))
+            else Written([], self._additions.usage(kind))
         )
         added = describe_added(kind, "add_many", elapsed_ms(), written)
         if written.existing:
@@ -242,70 +250,13 @@ class Memory(UserData):
             result["similar"] = find_similar(self._services, self._search, kind, text, added=own, count=similar)
         return result
 
-    def _correct(self, content: Content, kind: Kind, metadata: Metadata, origin: Origin, **which: Any) -> AddResult:
-        """Add a memory under a key, or a version of the one that has it, or that is superseded."""
-        elapsed_ms = start_watch()
-        check_versioned(kind, which["key"])
-        if self.auto_prune:
-            self._check_prune(kind)
-        draft = self._drafts.get(kind.name, Draft)(content, check_metadata(metadata), origin)
-        if which["supersedes"] is not None:
-            record = self._corrections.supersede(kind, draft, **which)
-            return self._describe_corrected(record, content, elapsed_ms())
-        outcome, added = self._corrections.put(kind, draft, which["key"], prune=self.auto_prune)
-        written = Written([str(outcome.id)], added.usage, added.pruned)
-        operation = "add" if outcome.version == 1 else "corrected"
-        result = describe_one(content, describe_added(kind, operation, elapsed_ms(), written), written)
-        if outcome.version is not None and outcome.version > 1:
-            result["version"] = outcome.version
-        return result
-
-    def _describe_corrected(self, record: Record, content: Content, elapsed: float) -> AddResult:
-        kind = TYPES[record.kind]
-        self._services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
-        written = Written([record.id], self._usage(kind))
-        result = describe_one(content, describe_added(kind, "corrected", elapsed, written), written)
-        result["version"] = record.revision
-        return result
-
     def _check_prune(self, kind: Kind) -> None:
         """Raises where whoever calls may not prune a kind."""
 
-    def _write(
-        self,
-        kind: Kind,
-        contents: Sequence[Content],
-        metadata: Any,
-        origin: Origin,
-        *,
-        prune: bool,
-        dedupe: bool | None = None,
-    ) -> Written:
-        if prune:
+    def _write(self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, **how: Any) -> Written:
+        if how["prune"]:
             self._check_prune(kind)
-        if origin.is_given and not kind.durable:
-            raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
-        listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
-        if listed and len(metadata) != len(contents):
-            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
-        if listed and not kind.durable:
-            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
-        if kind.durable:
-            each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
-            draft = self._drafts.get(kind.name, Draft)
-            drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
-            merge = kind.shown_once and (self._services.dedupe if dedupe is None else dedupe)
-            skip = not self._services.refuse_kept_out
-            ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge, skip_kept_out=skip)
-            if kind.name is MemoryType.ENTITY:
-                refresh_entity_text(self._services, self._scope.subject, added.gone)
-            return Written(ids, added.usage, added.pruned, len(added.found), len(added.kept_out))
-        texts = [_as_text(content, kind) for content in contents]
-        if kind.name is MemoryType.WORKING:
-            return Written(*self.working.put(texts, metadata, prune=prune))
-        role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
-        ids, held, dropped = self.short_term.append(role, texts, metadata)
-        return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
+        return self._additions.write(kind, contents, metadata, origin, **how)
 
     def remember(self, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
         """Add the facts of a conversation: what your own ``extract`` makes of its messages. None is built in.
@@ -351,7 +302,7 @@ class Memory(UserData):
         check_count(top_k, "top_k")
         then = None if as_of is None else moment(as_of, what="as_of")
         if then is not None:
-            kinds = _durable(kinds, named=memory_types != ALL_KINDS)
+            kinds = keep_durable(kinds, named=memory_types != ALL_KINDS)
         where = parse(filters)
         asked = self._services.recall.encode_query(check_content(query, "query", max_bytes=MAX_QUERY_BYTES))
         options = SearchOptions(top_k, self._services.now(), where, explain=explain, as_of=then)
@@ -359,24 +310,12 @@ class Memory(UserData):
             options = options._replace(min_score=check_share(min_score, "min_score"))
         floor = FLOOR if memory_types == ALL_KINDS else 0.0
         found = self._search.find(kinds, asked, options, include_archived=include_archived, floor=floor)
-        results = [self._result(match, options) for match in found]
+        results = [describe_match(self._scope, match, options) for match in found]
         one = kinds[0] if len(kinds) == 1 else None
         label, target = ("several", SEVERAL_LATENCY_MS) if one is None else (one.name.value, one.latency_ms)
         target = target if results else min(target, EMPTY_LATENCY_MS)
         self._services.latencies.record("retrieve", label, elapsed_ms(), target)
         return results
-
-    def _result(self, match: Match, options: SearchOptions) -> RetrieveResult:
-        if isinstance(match.memory, Record):
-            result = memory_result(match.memory, options.now)
-        else:
-            result = item_result(self._scope, TYPES[match.kind], match.memory)
-        scored = cast("RetrieveResult", {**result, "score": match.hit.score})
-        if match.hit.times > 1:
-            scored["count"] = match.hit.times
-        if options.explain:
-            scored["explanation"] = match.hit.parts
-        return scored
 
     def context(
         self,
@@ -475,7 +414,7 @@ class Memory(UserData):
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
         kind = kind_of(memory_type)
-        held = self._usage(kind).memories
+        held = self._additions.usage(kind).memories
         over = self._services.dues.expired(self._scope.subject, kind.name, self._services.now()) if kind.durable else 0
         return held - over
 
@@ -507,7 +446,7 @@ class Memory(UserData):
         check_not_cold(record)
         changes = origin.fields(record.scope.agent_id)
         if content is not None or metadata is not None:
-            changes |= self._changes(record, content, metadata)
+            changes |= self._additions.change(record, content, metadata)
         changed = self._records.change(record, **changes)
         return memory_result(changed, self._services.now())
 
@@ -520,8 +459,9 @@ class Memory(UserData):
         found = self._item_to_change(memory_id)
         if found is not None:
             raise refuse_kind(found[0], "corrected", "it is gone soon; add what is right")
-        changes = partial(self._changes, content=content, metadata=None)
-        return self._describe_corrected(self._corrections.correct(memory_id, changes, reason), content, elapsed_ms())
+        changes = partial(self._additions.change, content=content, metadata=None)
+        changed = self._corrections.correct(memory_id, changes, reason)
+        return self._additions.describe_corrected(changed, content, elapsed_ms())
 
     def history(
         self, memory_id: str | None = None, *, key: str | None = None, memory_type: MemoryKind = MemoryType.LONG_TERM
@@ -536,28 +476,12 @@ class Memory(UserData):
         elapsed_ms = start_watch()
         self._records.check_agent()
         changed = self._corrections.revert(memory_id, to)
-        return self._describe_corrected(changed, changed.content, elapsed_ms())
-
-    def _changes(self, record: Record, content: Content | None, metadata: Metadata) -> dict[str, Any]:
-        if record.kind is MemoryType.ENTITY:
-            raise refuse_kind(TYPES[record.kind], "updated as text", ENTITY_VERBS)
-        if record.kind is MemoryType.STRUCTURED:
-            kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
-            kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
-            document = record.metadata["document"] if content is None else content
-            if content is not None and isinstance(kept.get(SEARCH_TEXT), list):
-                del kept[SEARCH_TEXT]  # texts of what it was before
-            draft = draft_document(self._records, document, kept, NO_ORIGIN)
-            return {"content": draft.content, "metadata": draft.metadata}
-        changes: dict[str, Any] = {} if content is None else {"content": _as_text(content, TYPES[record.kind])}
-        if metadata is not None:
-            changes["metadata"] = check_metadata(metadata)
-        return changes
+        return self._additions.describe_corrected(changed, changed.content, elapsed_ms())
 
     def _update_item(self, kind: Kind, item: Message, content: Content | None, metadata: Metadata) -> MemoryResult:
         if kind.name is not MemoryType.WORKING:
             raise refuse_kind(kind, "updated", "add a new message instead")
-        text = item.content if content is None else check_content(_as_text(content, kind))
+        text = item.content if content is None else check_content(as_text(content, kind))
         changed = item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
         self.working.update(changed)
         return item_result(self._scope, kind, changed)
@@ -672,24 +596,3 @@ class Memory(UserData):
         if found is None or found[0].name is not MemoryType.WORKING:
             self._records.check_agent()
         return found
-
-    def _usage(self, kind: Kind) -> Usage:
-        if kind.durable:
-            return self._services.records.usage(self._scope.subject, kind)
-        held = self._items(kind)
-        return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
-
-
-def _durable(kinds: list[Kind], *, named: bool) -> list[Kind]:
-    """Those of some kinds that have versions; ``InvalidKindError`` for another that a caller has named."""
-    for kind in kinds:
-        if named and not kind.durable:
-            raise refuse_kind(kind, "recalled as of a moment", "leave it out, or as_of")
-    return [kind for kind in kinds if kind.durable]
-
-
-def _as_text(content: Content, kind: Kind) -> str:
-    """Content as text; working memory takes objects too."""
-    if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
-        return dump_json(content, InvalidContentError, "content")
-    return content  # type: ignore[return-value]  # whatever is not text is refused where contents are checked

@@ -1,18 +1,37 @@
-"""What adding came to, what is close to what was added, and what an extractor makes of a conversation."""
+"""Adding contents of every kind, what is close to what was added, and what an extractor makes of a conversation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, Final, NamedTuple, cast
 
-from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.records import Kind, MemoryType, Usage
-from holdfast.core.values import MAX_DERIVED_FROM, check_content, is_id, iso
+from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
+from holdfast.core.records import TYPES, Kind, MemoryType, Record, Usage
+from holdfast.core.values import (
+    MAX_DERIVED_FROM,
+    NO_ORIGIN,
+    Origin,
+    check_content,
+    check_metadata,
+    dump_json,
+    is_id,
+    iso,
+)
+from holdfast.memory.corrections import ENTITY_VERBS
+from holdfast.memory.entity import draft_text, refresh_entity_text
+from holdfast.memory.episodic import draft_summary
+from holdfast.memory.records import Draft, DurableRecords
 from holdfast.memory.search import Search
 from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
+from holdfast.memory.structured import draft_document
+from holdfast.memory.user_data import refuse_kind
+from holdfast.memory.working import Working
+from holdfast.ports.records import Added, PutOutcome
 from holdfast.recall.index import SearchOptions
-from holdfast.recall.passages import INDEXED_CHARS, TARGET
+from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
 from holdfast.results import AddResult, RememberResult, SimilarResult, WriteResult
 
@@ -27,6 +46,92 @@ class Written(NamedTuple):
     existing: int = 0
     """How many contents were there already."""
     kept_out: int = 0
+
+
+class Additions:
+    """How contents of every kind are added for a scope."""
+
+    def __init__(self, records: DurableRecords, working: Working, short_term: ShortTerm) -> None:
+        self._records, self._working, self._short_term = records, working, short_term
+        self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
+            MemoryType.EPISODIC: draft_summary,
+            MemoryType.ENTITY: draft_text,
+            MemoryType.STRUCTURED: partial(draft_document, records),
+        }
+        """What makes a record of a content, of the kinds that are more than a text."""
+
+    def draft(self, kind: Kind, content: Any, metadata: Mapping[str, Any] | None, origin: Origin) -> Draft:
+        """A record of a durable kind before it is written."""
+        return self._drafts.get(kind.name, Draft)(content, check_metadata(metadata), origin)
+
+    def write(
+        self, kind: Kind, contents: Sequence[Any], metadata: Any, origin: Origin, *, prune: bool, dedupe: bool | None
+    ) -> Written:
+        """Add contents of one kind, all or none of them; metadata is one object for all, or one for each."""
+        if origin.is_given and not kind.durable:
+            raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
+        listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
+        if listed and len(metadata) != len(contents):
+            raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
+        if listed and not kind.durable:
+            raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
+        if kind.durable:
+            each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
+            draft = self._drafts.get(kind.name, Draft)
+            drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
+            merge = kind.shown_once and (self._records.services.dedupe if dedupe is None else dedupe)
+            skip = not self._records.services.refuse_kept_out
+            ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge, skip_kept_out=skip)
+            if kind.name is MemoryType.ENTITY:
+                refresh_entity_text(self._records.services, self._records.scope.subject, added.gone)
+            return Written(ids, added.usage, added.pruned, len(added.found), len(added.kept_out))
+        texts = [as_text(content, kind) for content in contents]
+        if kind.name is MemoryType.WORKING:
+            return Written(*self._working.put(texts, metadata, prune=prune))
+        role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
+        ids, held, dropped = self._short_term.append(role, texts, metadata)
+        return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
+
+    def change(self, record: Record, content: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The fields of a record that says something else, or has other metadata."""
+        if record.kind is MemoryType.ENTITY:
+            raise refuse_kind(TYPES[record.kind], "updated as text", ENTITY_VERBS)
+        if record.kind is MemoryType.STRUCTURED:
+            kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
+            kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
+            document = record.metadata["document"] if content is None else content
+            if content is not None and isinstance(kept.get(SEARCH_TEXT), list):
+                del kept[SEARCH_TEXT]  # texts of what it was before
+            draft = draft_document(self._records, document, kept, NO_ORIGIN)
+            return {"content": draft.content, "metadata": draft.metadata}
+        changes: dict[str, Any] = {} if content is None else {"content": as_text(content, TYPES[record.kind])}
+        if metadata is not None:
+            changes["metadata"] = check_metadata(metadata)
+        return changes
+
+    def describe_corrected(self, record: Record, content: object, elapsed: float) -> AddResult:
+        """What a correction says."""
+        kind = TYPES[record.kind]
+        self._records.services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
+        written = Written([record.id], self.usage(kind))
+        result = describe_one(content, describe_added(kind, "corrected", elapsed, written), written)
+        result["version"] = record.revision
+        return result
+
+    def usage(self, kind: Kind) -> Usage:
+        """What there is of a kind, and how much there may be."""
+        if kind.durable:
+            return self._records.services.records.usage(self._records.scope.subject, kind)
+        held = self._working.items() if kind.name is MemoryType.WORKING else self._short_term.messages()
+        return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
+
+
+def as_text(content: Any, kind: Kind) -> str:
+    """Content as text; working memory takes objects too."""
+    if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
+        return dump_json(content, InvalidContentError, "content")
+    text: str = content  # whatever is not text is refused where contents are checked
+    return text
 
 
 def describe_added(kind: Kind, operation: str, elapsed: float, written: Written) -> WriteResult:
@@ -51,6 +156,16 @@ def describe_one(content: object, added: WriteResult, written: Written) -> AddRe
     result = cast("AddResult", {"memory_id": written.ids[0], **added})
     if isinstance(content, str) and len(content) > INDEXED_CHARS:
         result["indexed_chars"] = INDEXED_CHARS
+    return result
+
+
+def describe_put(kind: Kind, content: object, elapsed: float, outcome: PutOutcome, added: Added) -> AddResult:
+    """What an add under a key says."""
+    written = Written([str(outcome.id)], added.usage, added.pruned)
+    operation = "add" if outcome.version == 1 else "corrected"
+    result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
+    if outcome.version is not None and outcome.version > 1:
+        result["version"] = outcome.version
     return result
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-from holdfast.core.records import Kind, MemoryType, Message, Record
-from holdfast.memory.records import DurableRecords
+from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Scope
+from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.ports.feed import split_version_id
 from holdfast.recall.index import Hit, Query, SearchOptions
+from holdfast.results import RetrieveResult
 
 #: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
 _TRIES: Final = 3
@@ -100,3 +101,17 @@ def merge(found: Mapping[MemoryType, Sequence[Hit]], top_k: int, floor: float = 
     chosen = sorted(firsts, key=order)[:top_k]
     chosen += sorted(others, key=by_score)[: top_k - len(chosen)]
     return sorted(chosen, key=order)
+
+
+def describe_match(scope: Scope, match: Match, options: SearchOptions) -> RetrieveResult:
+    """What a caller is told of a match."""
+    if isinstance(match.memory, Record):
+        result = memory_result(match.memory, options.now)
+    else:
+        result = item_result(scope, TYPES[match.kind], match.memory)
+    scored = cast("RetrieveResult", {**result, "score": match.hit.score})
+    if match.hit.times > 1:
+        scored["count"] = match.hit.times
+    if options.explain:
+        scored["explanation"] = match.hit.parts
+    return scored

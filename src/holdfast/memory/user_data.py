@@ -114,3 +114,11 @@ def _log_archived(decision: Decision) -> None:
 def refuse_kind(kind: Kind, verb: str, instead: str) -> InvalidKindError:
     """The error for a verb that a kind does not have."""
     return InvalidKindError(f"{kind.name} memory cannot be {verb}; {instead}")
+
+
+def keep_durable(kinds: list[Kind], *, named: bool) -> list[Kind]:
+    """Those of some kinds that have versions; ``InvalidKindError`` for another that a caller has named."""
+    for kind in kinds:
+        if named and not kind.durable:
+            raise refuse_kind(kind, "recalled as of a moment", "leave it out, or as_of")
+    return [kind for kind in kinds if kind.durable]
