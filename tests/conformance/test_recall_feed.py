@@ -12,7 +12,7 @@ from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
 from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State, Terms
-from holdfast.storage.relational import records as stored_records
+from holdfast.storage.relational import feed as stored_feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 OTHER_MODEL = "model-b"
@@ -47,7 +47,7 @@ def test_the_first_look_shows_everything(engine: Engine, index: Follower, me: Pe
 
 
 def test_a_large_scope_is_read_in_pages(engine: Engine, me: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_records, "_PAGE", 2)
+    monkeypatch.setattr(stored_feed, "_PAGE", 2)
     records = add(engine, me, "one", "two", "three", "four", "five")
 
     first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=lambda rows: [row.id for row in rows])

@@ -33,8 +33,9 @@ from holdfast.ports.registry import RegistryStore
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlLeases
 from holdfast.storage.relational.database import Database
+from holdfast.storage.relational.feed import SqlFeed
 from holdfast.storage.relational.history import SqlHistory
-from holdfast.storage.relational.records import SqlFeed, SqlRecords
+from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds
 from holdfast.storage.relational.sessions import SqlShortTerm

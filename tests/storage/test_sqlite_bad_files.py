@@ -15,7 +15,8 @@ import pytest
 from conformance.samples import MODEL, there
 from holdfast.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import TYPES, MemoryType
-from holdfast.storage.relational.records import SqlFeed, SqlRecords
+from holdfast.storage.relational.feed import SqlFeed
+from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.sqlite.database import SqliteDatabase
 from storage.children import answers
 from storage.conftest import ME, Put

@@ -1,12 +1,11 @@
-"""Records in a relational engine: the ``RecordStore``, and the ``RecallFeed`` that indexes follow."""
+"""Records in a relational engine: the ``RecordStore``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import current_actor
@@ -31,9 +30,8 @@ from holdfast.core.records import (
     Usage,
 )
 from holdfast.core.rules import Labels, labels_of
-from holdfast.core.values import agent_source, to_json, unpack
+from holdfast.core.values import agent_source, to_json
 from holdfast.ports.coordination import Lease
-from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
@@ -42,129 +40,8 @@ from holdfast.storage.relational.database import AgainError, SqlStore, Transacti
 from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
 
-#: Rows of a whole scope are read this many at a time.
-_PAGE: Final = 2_000
-
-
-class CursorRow(NamedTuple):
-    """How far a scope has come."""
-
-    number: int
-    seq: int
-    next: int
-    rules: int
-    is_removed: bool
-
-
-class SqlFeed(SqlStore):
-    """The ``RecallFeed`` of the relational engines."""
-
-    def changes(
-        self,
-        scope: Scope,
-        kind: Kind,
-        since: Cursor | None,
-        *,
-        model: str,
-        read: Callable[[list[IndexRow]], PageT],
-        ended: bool = False,
-    ) -> Changes[PageT]:
-        agent = scope.agent_id if "agent" in kind.scope else None
-        if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
-            asked = (scope.subject, kind.code, scope.tenant, agent or "")
-            if self._database.ask(CursorRow, "records.cursor", asked) == [since]:
-                return Changes(since, False, [], [])
-        with self._database.read(scope.subject) as tx:
-            number = tx.number_of(scope.subject)
-            if number is None:
-                return Changes((0, 0, 0), since != (0, 0, 0), [], [])
-            query = record_rows.context_query(scope.subject, kind, () if agent is None else (agent,))
-            (context,) = tx.all(record_rows.WriteContext, *query)
-            removed, rules = context.is_removed, context.version
-            cursor = (number, context.seq, context.next, rules, int(removed))
-            if since == cursor:
-                return Changes(cursor, False, [], [])
-            if removed:
-                return Changes(cursor, True, [], [])
-            code = record_moves.known_model(tx, model)
-            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
-                names = ("records.index_rows", "versions.index_rows") if ended else ("records.index_rows",)
-                whole = (code, *record_rows.key_range(number, kind))
-                stored = chain.from_iterable(tx.each(IndexRow, name, whole) for name in names)
-                return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-            live = _readable(
-                tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
-            )
-            there = {row.id for row in live}
-            gone = []
-            for record_id in tx.all(str, "records.changed_ids", (record_rows.scope_number(number, kind), since[1])):
-                one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
-                if one is None:
-                    gone.append(record_id)
-                elif record_id not in there:
-                    live += _readable([one], agent)
-            if ended:
-                theirs = (code, to_json([row.id for row in live]), number)
-                live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
-            return Changes(cursor, False, [read(live)], gone)
-
-    def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
-        with self._database.read() as tx:
-            number = tx.number_of(subject) or 0
-            code = record_moves.known_model(tx, model)
-            found = tx.all(
-                record_rows.RecordRow, "records.unembedded", (*record_rows.key_range(number, kind), code, limit)
-            )
-            return [record_rows.as_record(subject, row) for row in found]
-
-    def embed(self, subject: Subject, kind: Kind, encodings: Iterable[tuple[str, int, Encoding]]) -> int:
-        with self._database.write() as tx:
-            number = tx.number_of(subject)
-            if number is None:  # erased meanwhile
-                return 0
-            counter = record_rows.ScopeCounter(tx, number, kind)
-            written = 0
-            for record_id, version, encoding in encodings:
-                row = record_moves.find_current(tx, record_id, number)
-                if row is not None and row.version == version:
-                    model = record_moves.model_code(tx, encoding.model)
-                    tx.run("records.embed", (model, encoding.vectors, encoding.terms, row.key, version))
-                    counter.note_change(record_id)
-                    written += 1
-            counter.save()
-            return written
-
-    def adopt(self, model: str) -> None:
-        if not self.is_current(model):
-            with self._database.alone("models") as tx:
-                code = record_moves.model_code(tx, model)
-                tx.run("records.adopt_model", (code,))
-
-    def is_current(self, model: str) -> bool:
-        return self._database.ask(str, "records.current_model") == [model]
-
-    def subjects(self, tenant: str) -> Iterator[Subject]:
-        return iter(self._database.ask(Subject, "records.subjects_of_tenant", (tenant,)))
-
-
-def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
-    """Stored rows as recall reads them, those of one agent if one is given, in pages."""
-    while page := list(islice(stored, _PAGE)):
-        yield _readable(page, agent)
-
-
-def _readable(rows: list[IndexRow], agent: str | None) -> list[IndexRow]:
-    """Rows as recall reads them, those of one agent if one is given: a text is stored as it may be compressed."""
-    if agent is not None:
-        rows = [row for row in rows if row.agent_id == agent]
-    for place, row in enumerate(rows):
-        if row.text is not None:
-            rows[place] = row._replace(text=unpack(row.text))
-    return rows
-
-
 #: Hidden for as long as anyone can remember.
-GONE: Final = 0
+_GONE: Final = 0
 
 
 class EncodingRow(NamedTuple):
@@ -645,7 +522,7 @@ def _hide_removed(tx: Transaction, record: Record) -> Record:
     """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
     if own and record_moves.removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
-        return replace(record, hidden_from=GONE)
+        return replace(record, hidden_from=_GONE)
     return record
 
 
