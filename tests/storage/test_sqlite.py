@@ -228,11 +228,16 @@ def test_deleted_text_is_not_left_in_the_files(database: SqliteDatabase, put: Pu
     assert traces(remains(database), *texts, gone.id) == []
 
 
-def test_text_that_was_replaced_is_not_left_in_the_files(database: SqliteDatabase, put: Put, secret: str) -> None:
+def test_text_of_a_version_that_is_kept_no_longer_is_not_left_in_the_files(
+    database: SqliteDatabase, put: Put, secret: str
+) -> None:
+    records = SqlRecords(database)
     record = put(database, secret)
-    assert traces(remains(database), secret) != []
+    for number in range(10):
+        assert records.replace(changed(there(records, ME, record.id), content=f"something else, {number}"))
+    assert traces(remains(database), secret) != [], "ten versions that have ended are kept"
 
-    assert SqlRecords(database).replace(changed(record, content="something else"))
+    assert records.replace(changed(there(records, ME, record.id), content="one more"))
 
     assert traces(remains(database), secret) == []
 

@@ -291,7 +291,7 @@ def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(database: Sqlite
 
 
 def test_a_limit_on_the_size_of_files_is_a_full_disk_too(path: Path) -> None:
-    full, afterwards = answers("write_small_files", path, 600_000)
+    full, afterwards = answers("write_small_files", path, 700_000)
 
     assert full["code"] == "store_full"
     assert str(path) in full["message"]
