@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 import raw
+from clocks import wait_until
 from holdfast import Holdfast
 from holdfast.core.errors import (
     ClosedError,
@@ -349,3 +351,22 @@ def test_what_is_closed_says_so(server: PostgresServer) -> None:
     with pytest.raises(ClosedError, match=r"open it again"), database.read():
         pass
     database.close()
+
+
+def test_who_waits_for_a_connection_while_it_is_closed_is_told_so(server: PostgresServer) -> None:
+    database = PostgresDatabase(server.new_database(), pool_size=1)
+    told: list[HoldfastError] = []
+
+    def ask() -> None:
+        try:
+            database.ask(str, "dues.tenants")
+        except HoldfastError as problem:
+            told.append(problem)
+
+    waiting = threading.Thread(target=ask)
+    with database.read():
+        waiting.start()
+        wait_until(lambda: database._pool.get_stats()["requests_waiting"] == 1)
+        database.close()
+        waiting.join(30)
+    assert [type(problem) for problem in told] == [ClosedError]

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import RawCursor, errors, pq
 from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.core.audit import PYTHON
 from holdfast.core.clock import check_deadline, current_deadline
@@ -384,6 +384,9 @@ class PostgresDatabase:
     def _get(self, patience: float | None = None) -> Connection:
         try:
             return self._pool.getconn(timeout=self._patience if patience is None else patience)
+        except PoolClosed:
+            self.check_usable()  # it was, when the wait for a connection began
+            raise
         except PoolTimeout:
             if patience is not None:
                 raise StoreAwayError(
