@@ -53,6 +53,15 @@ ROWS = [
         ({"price": {"exists": False}}, [4]),
         ({"vip": True}, [2]),
         ({"vip": 1}, [3]),
+        ({"kind": {"prefix": "t"}}, [0]),
+        ({"kind": {"prefix": "tea"}}, [0]),
+        ({"kind": {"prefix": "ea"}}, []),
+        ({"price": {"prefix": "3"}}, [3]),
+        ({"at.city": {"prefix": "Os"}}, [0]),
+        ({"not": {"kind": {"prefix": "t"}}}, [1, 2, 3, 4]),
+        ({"agent_id": {"prefix": "b"}}, [1]),
+        ({"session_id": {"prefix": "s"}}, [1]),
+        ({"memory_type": {"prefix": "long"}}, [0, 1, 2, 3, 4]),
         ({"tags": {"any": ["green", "cold"]}}, [0]),
         ({"tags": {"all": ["hot"]}}, [0, 1]),
         ({"tags": {"none": ["hot"]}}, [2, 3, 4]),
@@ -98,7 +107,7 @@ def test_a_column_follows_records_that_are_added_and_dropped() -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 2.5, "1", "b", ""]),
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 2.5, "1", "b", "bc", ""]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
     max_leaves=4,
 )
@@ -110,6 +119,7 @@ CONDITIONS: dict[tuple[str, ...], st.SearchStrategy[Any]] = {
     ("in", "nin", "any", "all", "none"): st.lists(SCALARS, min_size=1, max_size=3),
     ("gt", "gte", "lt", "lte"): ORDERED,
     ("exists",): st.booleans(),
+    ("prefix",): st.sampled_from(["1", "b", "bc", "c"]),
 }
 
 
