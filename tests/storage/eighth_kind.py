@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 NAME = '    STRUCTURED = "structured"\n'
-ROW = "            Kind(MemoryType.STRUCTURED, 7,"
+ROW = "            Kind(\n                MemoryType.STRUCTURED,\n                7,"
 
 
 class Longer(SourceFileLoader):
@@ -28,7 +28,8 @@ class Longer(SourceFileLoader):
         assert ROW in text
         text = text.replace(NAME, NAME + '    NOTES = "notes"\n')
         life = "Terms(archive_after=DAY, delete_after=2 * DAY)"
-        notes = f"Kind(MemoryType.NOTES, 8, _AGENT, True, 100.0, 100, MIB, Archive.COLD, {life}, Rhythm.DAILY)"
+        given = f"_AGENT, True, 100.0, 100, MIB, Archive.COLD, {life}, Rhythm.DAILY, shown_once=True"
+        notes = f"Kind(MemoryType.NOTES, 8, {given})"
         return super().source_to_code(text.replace(ROW, f"            {notes},\n{ROW}").encode(), path)
 
     def get_code(self, fullname: str) -> CodeType:
@@ -59,6 +60,11 @@ def main(url: str, home: str) -> None:
         assert {one["memory_id"] for one in guide.retrieve("when is tea", memory_type="notes")} == set(ids)
         assert holdfast.manager("ann", "other").retrieve("when is tea", memory_type="notes") == [], "an agent's own"
         assert guide.count_memories("notes") == len(ids)
+        again = guide.add("note 0: tea is at four", "notes")["memory_id"]
+        assert guide.count_memories("notes") == len(ids) + 1
+        found = [one["memory_id"] for one in guide.retrieve("when is tea", memory_type="notes")]
+        assert len(found) == len(ids), "what says the same is shown once"
+        guide.delete(again)
 
         holdfast.agents.remove("guide")
         assert guide.retrieve("when is tea", memory_type="notes") == []
