@@ -274,6 +274,15 @@ def test_a_removed_record_is_gone_at_once_and_removing_it_again_changes_nothing(
     assert record_id(1) in scope
 
 
+def test_a_long_record_that_was_removed_changes_no_number_of_the_others() -> None:
+    texts = ("User enjoys skiing", "User avoids advanced slopes", "User likes coffee with mountain view")
+    scope = indexed(*texts, "The lift opens at nine. " * 200)
+    assert len(split("The lift opens at nine. " * 200)) > 1
+    scope.remove([record_id(len(texts))])
+    for query in ("skiing preferences", "when does the lift open?", "coffee"):
+        assert ask(scope, query, explain=True) == ask(indexed(*texts), query, explain=True)
+
+
 def test_memory_is_given_back_when_most_records_are_removed() -> None:
     scope = indexed(*(f"note number {number} on some subject or other" for number in range(600)))
     before = scope.nbytes

@@ -204,7 +204,8 @@ class ScopeIndex:
         passages = np.concatenate([batch.passages for batch in batches])
         first = np.cumsum(passages) - passages
         totals = vectors if len(vectors) == len(first) else np.add.reduceat(vectors, first)
-        self._square.extend(np.vecdot(totals, totals))
+        # A single vector counts as one of length 1, with or without records of several passages beside it.
+        self._square.extend(np.where(passages > 1, np.vecdot(totals, totals), totals.any(1)))
         self._first.extend(len(self._vectors) + first)
         self._vectors.extend(vectors)
 
