@@ -117,7 +117,7 @@ class Snapshot:
 
     def parts(self) -> tuple[str, ...]:
         """What belongs to sessions and lies elsewhere, by tenant and name."""
-        return tuple(f"{tenant}/{name}" for tenant, name, *_ in self._reader.rows("parts"))
+        return tuple("/".join(row[:2]) for row in self._reader.rows("parts"))
 
     def chains(self) -> list[tuple[int, str]]:
         """The audit chains: the number of the subject, and a signature that changes when it grows."""
@@ -136,7 +136,7 @@ class Snapshot:
             elif table.name == "api_keys":  # keys for single users name them, and are made again after a restore
                 users = list(table.columns).index("users")
                 rows = [row for row in self._reader.rows(table.name) if row[users] is None]
-            elif table.name == "parts":  # the last column names a user
+            elif table.name == "parts":  # the last column names a user, and is said again after a restore
                 rows = [(*row[:-1], None) for row in self._reader.rows(table.name)]
             elif table.name == "jobs":  # results name people
                 rows = [(*row[:5], *(None for _ in row[5:])) for row in self._reader.rows(table.name)]
