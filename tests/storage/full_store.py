@@ -11,10 +11,13 @@ from holdfast.ports.session_parts import PartRegistration
 
 LONG = "Ann takes the window seat. She likes tea with milk. The dog is called Rex. " * 30
 USERS = ("ann", "bob", "zoë")
+KEPT_OUT = "Snores at night."
 
 
 def fill(holdfast: Holdfast, clock: FakeClock) -> None:
-    """Every kind and every state: live, archived in place, cold, in the bin, gone, held, ruled, sealed."""
+    """Every kind and every state: live, corrected, archived in place, cold, in the bin, kept out, gone, held, ruled,
+    sealed.
+    """
     _rule(holdfast)
     old = holdfast.manager("ann", "travel", "s1")
     old.add(LONG, "long_term", {"tags": ["a", "ü"], "n": 1.5, "nothing": None})
@@ -49,6 +52,10 @@ def _rule(holdfast: Holdfast) -> None:
 
 def _live(holdfast: Holdfast, user: str, clock: FakeClock) -> None:
     memory = holdfast.manager(user, "travel", "s2")
+    moved = memory.add("Lives in Rome.", "long_term", key="home")["memory_id"]
+    clock.advance(minutes=1)
+    memory.correct(moved, "Lives in Oslo.", reason="moved")
+    memory.delete(memory.add(KEPT_OUT, "long_term")["memory_id"], keep_out=True)
     memory.add_many([f"{user} enjoys {what}" for what in ("skiing", "tea", "long walks", "music")], "long_term")
     changed = memory.add("said twice", "long_term")["memory_id"]
     memory.update(changed, "said in other words, and at length: " + LONG, {"by": user})
@@ -120,6 +127,7 @@ def _answers_of(holdfast: Holdfast, user: str) -> dict[str, Any]:
     memory = holdfast.manager(user, "travel", "s2")
     listed = {kind: memory.list_memories(kind, limit=1000, include_archived=True) for kind in DURABLE}
     ids = [one["memory_id"] for found in listed.values() for one in found]
+    home = memory.history(key="home")
     return {
         "listed": listed,
         "got": [memory.get(memory_id) for memory_id in ids],
@@ -128,6 +136,9 @@ def _answers_of(holdfast: Holdfast, user: str) -> dict[str, Any]:
             memory.retrieve(query, list(DURABLE), top_k=20, include_archived=True, explain=True)
             for query in ("tea and skiing", "what is the dog called?", "book a trip")
         ],
+        "versions": [memory.history(memory_id) for memory_id in ids],
+        "then": memory.retrieve("Where is home?", ["long_term"], as_of=home[0]["started_at"], explain=True),
+        "kept_out": memory.kept_out(),
         "window": memory.short_term.get_conversation_history(),
         "history": memory.short_term.get_full_history(),
         "sessions": holdfast.sessions.list(user),

@@ -33,7 +33,7 @@ from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.transfer.migrate import Show, Transferred, transfer
 from holdfast.storage.transfer.stores import check_target, open_source, open_target
 from lifecycle.fuses import DeathError
-from storage.full_store import USERS, answers, fill, lose
+from storage.full_store import KEPT_OUT, USERS, answers, fill, lose
 
 CHILD = """
 import os, signal, sys
@@ -162,6 +162,12 @@ def test_the_copy_goes_on_working(full: Full, url: str) -> None:
             added = memory.add("Prefers the aisle", "long_term")["memory_id"]
             assert memory.retrieve("aisle")[0]["memory_id"] == added
             memory.short_term.add_message("user", "and on it goes")
+            if user in USERS:
+                assert memory.add(KEPT_OUT, "persona")["operation"] == "kept_out"
+                home = memory.history(key="home")
+                assert [one["content"] for one in home] == ["Lives in Rome.", "Lives in Oslo."]
+                lives = next(one for one in memory.list_memories("long_term") if one["content"] == "Lives in Oslo.")
+                assert memory.revert(lives["memory_id"], 1)["version"] == 3
         assert holdfast.recycle.restore(user_id="bob") > 0
         assert holdfast.recycle.restore(agent_id="gone") > 0
         ann = holdfast.manager("ann", "travel", "s2")
