@@ -279,6 +279,19 @@ def test_a_read_refreshes_a_live_item_and_what_expired_stays_gone(dated: Holdfas
     assert dated.list_namespaces(prefix=ANN) == [ANN]
 
 
+def test_a_removed_agent_reads_an_item_and_does_not_lengthen_its_time(
+    holdfast: Holdfast, dated: HoldfastStore, clock: FakeClock
+) -> None:
+    dated.put(ANN, "short", {"n": 1}, ttl=10)
+    holdfast.agents.add("langgraph")
+    holdfast.agents.remove("langgraph")
+    clock.advance(minutes=8)
+    assert dated.get(ANN, "short") is not None
+    assert keys(dated.search(ANN)) == ["short"]
+    clock.advance(minutes=3)
+    assert dated.get(ANN, "short") is None
+
+
 def test_a_default_time_to_live_is_for_what_names_none(holdfast: Holdfast, clock: FakeClock) -> None:
     store = HoldfastStore(holdfast, user_of=1, ttl={"default_ttl": 1, "refresh_on_read": False})
     store.put(ANN, "default", {})

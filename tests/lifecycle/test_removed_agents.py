@@ -29,6 +29,8 @@ class Ids(NamedTuple):
     """What there is to change."""
 
     shared: str
+    corrected: str
+    kept_out: str
     binned: str
     cold: str
     message: str
@@ -47,15 +49,28 @@ REFUSED: dict[str, Verb] = {
     "Memory.add (structured)": lambda memory, _: memory.add({"new": 1}, "structured"),
     "Memory.add_with_auto_prune": lambda memory, _: memory.add_with_auto_prune("new"),
     "Memory.add_many": lambda memory, _: memory.add_many(["new", "newer"]),
+    "Memory.add (dedupe)": lambda memory, _: memory.add("likes tea", dedupe=True),
+    "Memory.add (key)": lambda memory, _: memory.add("lives in Bonn", key="home_city"),
+    "Memory.add (supersedes)": lambda memory, ids: memory.add("changed", supersedes=ids.shared),
+    "Memory.remember": lambda memory, _: memory.remember([{"role": "user", "content": "new"}], lambda _: ["new"]),
+    "Memory.remember (known message)": lambda memory, ids: memory.remember(
+        [{"role": "user", "content": "hello", "message_id": ids.message}], lambda _: ["new"]
+    ),
     "Memory.update": lambda memory, ids: memory.update(ids.shared, "changed"),
     "Memory.update (metadata)": lambda memory, ids: memory.update(ids.shared, metadata={"changed": True}),
+    "Memory.correct": lambda memory, ids: memory.correct(ids.shared, "changed"),
+    "Memory.correct (cold)": lambda memory, ids: memory.correct(ids.cold, {"city": "changed"}),
+    "Memory.revert": lambda memory, ids: memory.revert(ids.corrected, 1),
     "Memory.delete": lambda memory, ids: memory.delete(ids.shared),
     "Memory.delete (with_derived)": lambda memory, ids: memory.delete(ids.shared, with_derived=True),
+    "Memory.delete (keep_out)": lambda memory, ids: memory.delete(ids.shared, keep_out=True),
     "Memory.delete (message)": lambda memory, ids: memory.delete(ids.message),
     "Memory.restore": lambda memory, ids: memory.restore(ids.binned),
     "Memory.rehydrate": lambda memory, ids: memory.rehydrate(ids.cold),
     "TextMemory.add": lambda memory, _: memory.long_term.add("new"),
     "ShortTerm.add_message": lambda memory, _: memory.short_term.add_message("user", "new"),
+    "ShortTerm.add_messages": lambda memory, _: memory.short_term.add_messages([{"role": "user", "content": "new"}]),
+    "ShortTerm.pop_message": lambda memory, _: memory.short_term.pop_message(),
     "ShortTerm.append": lambda memory, _: memory.short_term.append("user", ["new"], None),
     "ShortTerm.delete": lambda memory, ids: memory.short_term.delete(ids.message),
     "Episodic.record_episode": lambda memory, _: memory.episodic.record_episode("a trip", ["went"]),
@@ -69,10 +84,21 @@ REFUSED: dict[str, Verb] = {
     "Structured.put": lambda memory, _: memory.structured.put("trips", {"city": "changed"}, key="rome"),
     "Structured.put (cold)": lambda memory, _: memory.structured.put("trips", {"city": "changed"}, key="cold"),
     "Structured.put (new)": lambda memory, _: memory.structured.put("trips", {"city": "Bonn"}, key="bonn"),
+    "Structured.put_many": lambda memory, _: memory.structured.put_many(
+        [
+            {"collection": "trips", "key": "rome", "document": {"city": "changed"}},
+            {"collection": "trips", "key": "bonn", "document": {"city": "Bonn"}},
+        ]
+    ),
+    "Structured.put_many (to the bin)": lambda memory, _: memory.structured.put_many(
+        [{"collection": "trips", "key": "rome", "document": None}]
+    ),
+    "Structured.refresh": lambda memory, _: memory.structured.refresh("trips", ["soon"]),
     "Structured.delete": lambda memory, _: memory.structured.delete("trips", "rome"),
 }
 #: What is done for a user, or to keep the store in order, whichever memory it is called on; and what ends with a process.
 ALLOWED: dict[str, Verb] = {
+    "Memory.lift": lambda memory, ids: memory.lift(ids.kept_out),
     "Memory.archive_due": lambda memory, _: memory.archive_due("long_term"),
     "Memory.delete_user_memories": lambda memory, _: memory.delete_user_memories("ann"),
     "Memory.gdpr_delete_user_data": lambda memory, _: memory.gdpr_delete_user_data("ann"),
@@ -90,6 +116,10 @@ ALLOWED: dict[str, Verb] = {
 }
 READS = {
     "Memory.retrieve",
+    "Memory.context",
+    "Memory.conflicts",
+    "Memory.history",
+    "Memory.kept_out",
     "Memory.list_memories",
     "Memory.get",
     "Memory.derived",
@@ -116,6 +146,8 @@ READS = {
     "Entity.neighbours",
     "Entity.export_all",
     "Structured.get",
+    "Structured.read",
+    "Structured.collections",
     "Structured.find",
     "Structured.export_all",
     "Working.items",
@@ -146,8 +178,16 @@ def ids(holdfast: Holdfast, clock: FakeClock) -> Ids:
     memory.structured.put("trips", {"city": "Rome"}, key="rome")
     binned = memory.add("likes coffee")["memory_id"]
     memory.delete(binned)
+    memory.structured.put("trips", {"city": "Oslo"}, key="soon", ttl=600)
+    clock.advance(seconds=60)
+    corrected = memory.add("lives in Paris", key="home_city")["memory_id"]
+    memory.correct(corrected, "lives in Lyon")
+    kept_out = memory.add("was ill in May")["memory_id"]
+    memory.delete(kept_out, keep_out=True)
     made = Ids(
         memory.add("likes tea")["memory_id"],
+        corrected,
+        kept_out,
         binned,
         cold,
         memory.short_term.add_message("user", "hello"),
@@ -180,7 +220,17 @@ IN_TIME = [
     name
     for name in REFUSED
     if name.startswith(
-        ("Memory.update", "Memory.delete", "Memory.restore", "Entity.", "Structured.put", "Structured.delete")
+        (
+            "Memory.update",
+            "Memory.correct",
+            "Memory.revert",
+            "Memory.delete",
+            "Memory.restore",
+            "Entity.",
+            "Structured.put",
+            "Structured.refresh",
+            "Structured.delete",
+        )
     )
     and "message" not in name
 ]

@@ -211,6 +211,7 @@ class ShortTerm:
         """Send the last message of the conversation to the recycle bin, and return it; ``None`` if there is none.
         Two who do this at once get two messages. ``HeldError``, changing nothing, if a hold keeps it.
         """
+        self._services.check_agent(self._scope)  # the conversation of one that was removed looks empty
         while last := self.get_full_history(1):
             kept, _ = self._remove([last[0]["message_id"]])
             if kept:  # else another has taken it meanwhile

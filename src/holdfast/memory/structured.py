@@ -215,8 +215,10 @@ def _whole(records: DurableRecords, record: Record) -> Record:
 def refresh_documents(records: DurableRecords, found: Sequence[Record]) -> int:
     """Let the time to live of documents that were read count from now; how many had one."""
     ids = [record.id for record in found if record.ttl is not None]
-    services = records.services
-    return services.records.refresh(records.scope.subject, TYPES[_STRUCTURED], ids, now=services.now()) if ids else 0
+    if not ids:
+        return 0
+    now, scope = records.services.now(), records.scope
+    return records.services.records.refresh(scope.subject, TYPES[_STRUCTURED], ids, now=now, agent=scope)
 
 
 def draft_document(

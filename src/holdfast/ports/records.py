@@ -209,9 +209,11 @@ class RecordWriter(Protocol):
         ``HeldError`` where a hold keeps what is to be recycled.
         """
 
-    def refresh(self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int) -> int:
+    def refresh(
+        self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int, agent: Scope | None = None
+    ) -> int:
         """Let the time to live of those of the records that have one, and whose time is not over, count from now; how
-        many. What has expired stays gone.
+        many. What has expired stays gone. ``AgentRemovedError`` if the agent who asks for it is in the recycle bin.
         """
 
     def replace(

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import ge, gt, le, lt
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
-from holdfast.core.errors import InvalidFilterError, InvalidInputError
+from holdfast.core.errors import AgentRemovedError, InvalidFilterError, InvalidInputError
 from holdfast.core.errors import quote as quote_value
 from holdfast.core.filters import MISSING, Combination, Condition, Filter, test_of
 from holdfast.core.records import MemoryType, Record, Scope
@@ -198,7 +199,7 @@ class HoldfastStore(BaseStore):
             records = self._records(user_id)
             found = find_named(records, list(names.values()))
             refresh = {names[place] for place, op in wanted if op.refresh_ttl}
-            refresh_documents(records, [record for name, record in found.items() if name in refresh])
+            _refresh(records, [record for name, record in found.items() if name in refresh])
             yield from ((place, Item(**_fields_of(found[name]))) for place, name in names.items() if name in found)
 
     def _put(self, op: PutOp) -> DocumentPut:
@@ -228,7 +229,7 @@ class HoldfastStore(BaseStore):
             found = [(record, None) for record in records.select(MemoryType.STRUCTURED, options)]
         shown = found[op.offset : last]
         if op.refresh_ttl:
-            refresh_documents(records, [record for record, _ in shown])
+            _refresh(records, [record for record, _ in shown])
         return [SearchItem(**_fields_of(record), score=score) for record, score in shown]
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
@@ -258,6 +259,12 @@ def _rank(
         others = options._replace(top_k=last - len(found), where=Combination("all", (*where, without)))
         found += [(record, None) for record in records.select(MemoryType.STRUCTURED, others)]
     return found
+
+
+def _refresh(records: DurableRecords, found: Sequence[Record]) -> None:
+    """Let the time of items that were read count from now. An agent that was removed reads on, and changes nothing."""
+    with suppress(AgentRemovedError):
+        refresh_documents(records, found)
 
 
 def _fields_of(record: Record) -> dict[str, Any]:

@@ -366,9 +366,12 @@ class SqlRecords(SqlStore):
         counter.count(0, grown)
         counter.note_change(record.id)
 
-    def refresh(self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int) -> int:
+    def refresh(
+        self, subject: Subject, kind: Kind, record_ids: Sequence[str], *, now: int, agent: Scope | None = None
+    ) -> int:
         with self._database.write(subject) as tx:
             number = tx.number_of(subject)
+            refuse_removed_agents(tx, [agent])
             refreshed = [] if number is None else tx.all(str, "records.refresh", (now, number, to_json(record_ids)))
             if number is not None and refreshed:
                 counter = record_rows.ScopeCounter(tx, number, kind)
