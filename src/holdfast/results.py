@@ -297,7 +297,8 @@ class PartResult(TypedDict):
     """What belongs to sessions and lies outside of the store."""
 
     name: str
-    kind: str
+    part_type: str
+    """Of which kind it is, as `parts.add` was told."""
     url: str
     """Where it lies, without a password."""
     options: dict[str, Any]

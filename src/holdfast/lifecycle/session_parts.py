@@ -399,7 +399,7 @@ def _move(session: Session) -> PartMove:
 def _describe(registration: PartRegistration) -> PartResult:
     return {
         "name": registration.name,
-        "kind": registration.kind,
+        "part_type": registration.kind,
         "url": registration.url,
         "options": registration.options,
         "unowned_as": registration.unowned_as,
