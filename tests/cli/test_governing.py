@@ -37,7 +37,12 @@ def test_the_defaults_are_listed_and_then_the_rules_that_were_set(shell: Shell) 
     last = shell.json("policy", "list")[-1]
     assert (last["memory_type"], last["user_id"], last["keep_days"]) == ("entity", "alice", "forever")
     shown = shell.ok("policy", "list").splitlines()
-    assert shown[-1].split() == ["entity", "user", "alice", "unset", "unset", "forever", "1"]
+    assert shown[-1].split() == ["entity", "user", "alice", "unset", "unset", "forever", "unset", "1"]
+    shell.ok("policy", "set", "persona", "--user", "alice", "--versions", "20", "--versions-for", "forever")
+    of_persona = next(
+        line for line in shell.ok("policy", "list").splitlines() if line.split()[:2] == ["persona", "user"]
+    )
+    assert of_persona.split() == ["persona", "user", "alice", "unset", "unset", "unset", "20", "forever", "1"]
     assert "1 h" in next(line for line in shown if line.startswith("short_term"))
 
 

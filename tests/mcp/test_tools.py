@@ -285,9 +285,11 @@ def test_objects_and_lists_may_come_as_json_text(holdfast: Holdfast, peanuts: st
 
 
 def test_the_user_and_agent_come_from_the_call_the_server_or_the_key(holdfast: Holdfast) -> None:
+    texts = iter(("Likes tea", "Lives in Rome", "Has two cats", "Plays chess"))  # a text of a user is kept once
+
     def written_by(principal: Principal, defaults: Defaults, **whose: str) -> tuple[str, str]:
         server = build_server(lambda _request: Gate(holdfast, principal), defaults=defaults)
-        memory_id = answer(ask(server, "memory_add", {"content": "Likes tea", **whose}))["memory_id"]
+        memory_id = answer(ask(server, "memory_add", {"content": next(texts), **whose}))["memory_id"]
         for user in ("alice", "bob", "carol"):
             if memory_id in str(holdfast.manager(user, "any").list_memories()):
                 return user, holdfast.manager(user, "any").get(memory_id)["agent_id"]
@@ -397,6 +399,13 @@ BAD: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"format": "yaml"}, "invalid_input"),
         ({"kinds": ["dreams"]}, "invalid_kind"),
         ({"kinds": ["working"]}, "invalid_input"),
+    ],
+    "memory_conflicts": [
+        ({"memory_type": "dreams"}, "invalid_kind"),
+        ({"memory_type": "entity"}, "invalid_kind"),
+        ({"memory_type": "short_term"}, "invalid_kind"),
+        ({"limit": 0}, "invalid_input"),
+        ({"limit": 501}, "invalid_input"),
     ],
     "memory_list": [
         ({"memory_type": "dreams"}, "invalid_kind"),
