@@ -53,7 +53,10 @@ def test_every_route_does_what_it_says(app: Starlette, client: Client, clock: Fa
     traveller = Traveller(client, describe(keys_required=False), clock)
     for journey in (
         remember_and_recall,
+        correct_and_revert,
         delete_and_restore,
+        keep_out_and_lift,
+        tell_what_differs,
         talk,
         go_through_a_task,
         change_rules,
@@ -104,6 +107,37 @@ def remember_and_recall(api: Traveller) -> None:
         assert api.ask("GET", f"/memories/{one}", **WHO)["memory_type"] == kind
 
 
+def correct_and_revert(api: Traveller) -> None:
+    home = api.add("Ann lives in York.", key="home_city")
+    api.clock.advance(hours=1)
+    before = api.clock().isoformat()
+    api.clock.advance(hours=1)
+    told = {"content": "Ann lives in Hull.", "reason": "She moved."}
+    assert api.ask("POST", f"/memories/{home}/correct", told, **WHO)["version"] == 2
+    assert api.ask("GET", f"/memories/{home}", **WHO)["content"] == "Ann lives in Hull."
+    assert api.ask("GET", f"/memories/{home}", **WHO, as_of=before)["content"] == "Ann lives in York."
+    ended, current = api.ask("GET", "/history", **WHO, key="home_city")["items"]
+    assert (ended["version"], ended["content"], ended["reason"]) == (1, "Ann lives in York.", "She moved.")
+    assert (current["version"], current["content"], current["ended_at"]) == (2, "Ann lives in Hull.", None)
+    assert ended["ended_at"] == current["started_at"] > before
+
+    assert api.ask("POST", f"/memories/{home}/revert", {"to": 1}, **WHO)["version"] == 3
+    assert api.ask("GET", f"/memories/{home}", **WHO)["content"] == "Ann lives in York."
+    versions = api.ask("GET", "/history", **WHO, memory_id=home)["items"]
+    assert [one["content"] for one in versions] == [f"Ann lives in {city}." for city in ("York", "Hull", "York")]
+    assert versions[1]["reason"] == "reverted to version 1"
+    assert api.add("Ann lives in Bath.", key="home_city") == home, "what goes by a key says this from now on"
+    assert len(api.ask("GET", "/history", **WHO, key="home_city")["items"]) == 4
+
+    api.ask("POST", f"/memories/{home}/correct", {"content": ""}, **WHO, status=422)
+    api.ask("POST", "/memories/nothing/correct", told, **WHO, status=404)
+    api.ask("POST", f"/memories/{home}/revert", {"to": 99}, **WHO, status=404)
+    api.ask("POST", f"/memories/{home}/revert", {"to": 0}, **WHO, status=422)
+    api.ask("GET", "/history", **WHO, key="nothing", status=404)
+    api.ask("GET", "/history", **WHO, status=422)
+    assert len(api.ask("GET", "/history", **WHO, memory_id=home)["items"]) == 4, "what is refused changes nothing"
+
+
 def delete_and_restore(api: Traveller) -> None:
     one = api.add("Ann is left-handed.")
     with_it = api.add("Ann needs other scissors.", derived_from=[one])
@@ -121,6 +155,48 @@ def delete_and_restore(api: Traveller) -> None:
     assert api.ask("DELETE", "/users/carol/memories", memory_type="long_term") == {"count": 1}
     api.clock.advance(days=16)
     assert api.ask("POST", "/recycle/purge")["purged"] == {"long_term": 1}
+
+
+def keep_out_and_lift(api: Traveller) -> None:
+    whose = {**WHO, "user_id": "dora"}
+    ill = api.add("Dora was ill in May.", user_id="dora")
+    same = api.add("DORA was ill in May!", user_id="dora", agent_id="other")
+    gone = api.ask("DELETE", f"/memories/{ill}", **whose, keep_out=True)
+    assert (gone["kept_out"], gone["deleted_with"]) == (True, [same])
+    (kept,) = api.ask("GET", "/kept-out", **whose)["items"]
+    assert (kept["memory_id"], kept["kept_out_at"]) == (ill, api.clock().isoformat())
+    assert "May" not in str(kept), "the text itself is not kept"
+    assert api.ask("GET", "/kept-out", **WHO)["items"] == [], "it is out for this user only"
+    again = api.ask("POST", "/memories", {**whose, "content": "dora was ILL in May"}, status=201)
+    assert (again["operation"], again["memory_id"]) == ("kept_out", ill), "nothing was added"
+    assert api.ask("POST", f"/memories/{ill}/restore", **whose, status=409)["code"] == "kept_out"
+    assert api.ask("GET", "/memories", **whose)["items"] == []
+
+    lifted = api.ask("POST", f"/memories/{ill}/lift", **whose)
+    assert lifted == {"memory_id": ill, "operation": "lift"}
+    assert api.ask("GET", "/kept-out", **whose)["items"] == []
+    assert api.ask("POST", f"/memories/{ill}/restore", **whose)["content"] == "Dora was ill in May."
+    api.ask("POST", f"/memories/{ill}/lift", **whose, status=404)
+
+
+def tell_what_differs(api: Traveller) -> None:
+    whose = {**WHO, "user_id": "emil"}
+    others = ["The car is red", "Skiing was great", "Two cats at home", "His sister plays the piano"]
+    api.ask("POST", "/memories:batch", {**whose, "contents": others}, status=201)
+    older = api.add("Emil lives in Paris", user_id="emil")
+    again = api.ask("POST", "/memories", {**whose, "content": "emil lives in PARIS.", "dedupe": True}, status=201)
+    assert (again["operation"], again["memory_id"]) == ("exists", older)
+    added = api.ask("POST", "/memories", {**whose, "content": "Emil lives in Lyon", "similar": 3}, status=201)
+    assert [one["memory_id"] for one in added["similar"]] == [older]
+
+    (pair,) = api.ask("GET", "/conflicts", **whose)["items"]
+    assert (pair["older"]["memory_id"], pair["newer"]["memory_id"]) == (older, added["memory_id"])
+    assert "'paris' and 'lyon'" in pair["why"]
+    assert api.ask("GET", "/conflicts", **whose, memory_type="persona")["items"] == []
+    api.ask("GET", "/conflicts", **whose, memory_type="entity", status=422)
+    api.ask("GET", "/conflicts", **whose, limit=501, status=422)
+    api.ask("DELETE", f"/memories/{older}", **whose)
+    assert api.ask("GET", "/conflicts", **whose)["items"] == []
 
 
 def talk(api: Traveller) -> None:
