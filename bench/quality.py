@@ -1,4 +1,5 @@
-"""How well recall ranks, on several shapes of text: ``python -m bench.quality [locomo10.json]``.
+"""How well recall ranks, on several shapes of text: ``python -m bench.quality [locomo10.json]``, with the embedder that
+``HOLDFAST_EMBEDDER`` names.
 
 Each shape is ranked four ways: by vectors alone, by words alone (BM25), by both, and by both with neighbours. A ranking
 that is tuned to one shape shows here as one that loses to its own parts on another. The last way is the product; how
@@ -37,6 +38,7 @@ import numpy as np
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
+from holdfast.recall.embedders import open_embedder
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
@@ -363,7 +365,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     if given is None:
         print("Without LoCoMo: give the path of locomo10.json, or set HOLDFAST_LOCOMO.\n")
     measured = []
-    for table in tables(None if given is None else Path(given)):
+    embedder = open_embedder(os.environ.get("HOLDFAST_EMBEDDER", "static"))
+    for table in tables(None if given is None else Path(given), embedder):
         measured.append(table)
         print(table, end="\n\n", flush=True)
     threshold = common_threshold(measured)
