@@ -281,7 +281,10 @@ class ScopeIndex:
             best, groups = self._best_once(evidence, count, wanted)
         else:
             best = self._best(evidence, count)
-        related = ranking.related(float(closeness[wanted].max()), float(share[wanted].max()), len(self._slot_of))
+        closest, covered = (
+            each.max() if passing == len(each) else each.max(where=wanted, initial=-1) for each in (closeness, share)
+        )
+        related = ranking.related(float(closest), float(covered), len(self._slot_of))
         most = max(best[0][1], ranking.LEAST)
         hits = []
         for slot, total in best:

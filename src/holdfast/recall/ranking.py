@@ -179,13 +179,21 @@ def word_weight(closeness: Floats, words: Floats) -> float:
     less.
     """
     count = len(words)
-    spreads = float(closeness.std(dtype=np.float64)), float(words.std(dtype=np.float64))
-    if min(spreads) <= 0:
+    (middle, apart), (_, said) = _spread(closeness), _spread(words)
+    if not apart or not said:
         return LEXICAL
-    out = (float(closeness.max()) - float(closeness.mean(dtype=np.float64))) / spreads[0]
-    weight = _WORDS * spreads[0] / spreads[1] * math.sqrt(2 * math.log(count)) / out
+    out = (float(closeness.max()) - middle) / apart
+    weight = _WORDS * apart / said * math.sqrt(2 * math.log(count)) / out
     share = count / (count + _PRIOR_RECORDS)
     return _step(weight**share * LEXICAL ** (1 - share))
+
+
+def _spread(values: Floats) -> tuple[float, float]:
+    """The mean of some numbers, and how far they spread around it; 0 where that is less than what rounding does."""
+    count = len(values)
+    mean = float(np.add.reduce(values)) / count
+    square = float(np.dot(values, values)) / count
+    return mean, math.sqrt(square - mean * mean) if square - mean * mean > 1e-6 * square else 0.0
 
 
 def _step(value: float) -> float:
@@ -210,7 +218,8 @@ def openness(lengths: Floats) -> Floats:
 def faint(evidence: Floats) -> float:
     """Up to where evidence is too faint to be lent."""
     share = len(evidence) / (len(evidence) + _PRIOR_RECORDS)
-    outstanding = float(evidence.mean(dtype=np.float64)) + _STANDS_OUT * float(evidence.std(dtype=np.float64))
+    middle, apart = _spread(evidence)
+    outstanding = middle + _STANDS_OUT * apart
     return round((share * outstanding + (1 - share) * _FAINT) * 1024) / 1024
 
 
