@@ -60,7 +60,7 @@ class Model:
     def insert(self, records: list[Record], *, prune: bool, now: int) -> int:
         pruned = 0
         while not self.fits(len(records), sum(len(record.content) for record in records)):
-            oldest = sorted(self.live(), key=lambda record: record.dated_at)
+            oldest = sorted(self.live(), key=lambda record: record.aged_from)
             if not prune or not oldest:
                 raise RefusedError
             for record in oldest[: max(1, len(oldest) // 10)]:
@@ -77,7 +77,7 @@ class Model:
             return False
         if not self.fits(0, len(record.content) - len(there.content)):
             raise RefusedError
-        self.records[record.id] = replace(record, version=record.version + 1)
+        self.records[record.id] = replace(record, version=record.version + 1, revision=there.revision + 1)
         self._check_names()
         return True
 
