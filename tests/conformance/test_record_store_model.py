@@ -60,7 +60,7 @@ class Model:
     def insert(self, records: list[Record], *, prune: bool, now: int) -> int:
         pruned = 0
         while not self.fits(len(records), sum(len(record.content) for record in records)):
-            oldest = sorted(self.live(), key=lambda record: record.aged_from)
+            oldest = sorted(self.live(), key=lambda record: record.aged_from or 0)
             if not prune or not oldest:
                 raise RefusedError
             for record in oldest[: max(1, len(oldest) // 10)]:
