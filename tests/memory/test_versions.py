@@ -293,6 +293,21 @@ def test_a_cold_memory_is_recalled_as_of_a_moment_where_archived_ones_are_asked_
     assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lyon."]
 
 
+def test_a_correction_by_a_clock_that_is_ahead_destroys_no_version(memory: MemoryManager, clock: FakeClock) -> None:
+    memory_id = memory.add("Ann lives in Paris.", "persona")["memory_id"]
+    memory.correct(memory_id, "Ann lives in Lyon.")
+    clock.advance(days=500)
+    memory.correct(memory_id, "Ann lives in Nice.")
+    memory.correct(memory_id, "Ann lives in Lille.")
+    assert "Ann lives in Paris." not in said(memory, memory_id), "it is past its time, by this clock"
+
+    clock.advance(days=-499)
+
+    assert "Ann lives in Paris." in said(memory, memory_id), (
+        "only a sweep, which believes the time, removes what cannot be undone"
+    )
+
+
 # --- a set of corrections ---------------------------------------------------------------------------------------------
 
 PEOPLE = ("Ann", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana", "Ivo", "Jo")

@@ -358,7 +358,7 @@ class SqlRecords(SqlStore):
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
         if row.revision > 1 and batch.holds.covering(row) is None:  # the one that ends now is not the only one
-            tx.later("versions.trim", (row.key, record.updated_at))
+            tx.later("versions.trim", (row.key, 0))  # by their number; what is past its time waits for a sweep
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)
         if listed != row.derived_from:
