@@ -198,6 +198,8 @@ def test_a_sweep_deletes_versions_that_are_past_their_time_but_none_on_hold(
     exported = {one["memory_id"]: one["versions"] for one in memory.export_kind(memory.user_id, "persona")}
     assert contents(exported[held]) == ["0", "1"], "a hold keeps them, though nobody sees what is past its time"
     assert exported[free] == []
+    (entry,) = [one for one in holdfast.audit.tail() if one["action"] == "versions.deleted"]
+    assert (entry["item"], entry["detail"]["versions"]) == (free, [1])
     assert said(memory, held) == ["1", "2"]
     with pytest.raises(HeldError):
         memory.delete(held)

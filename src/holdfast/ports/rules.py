@@ -243,5 +243,5 @@ class VersionStore(Protocol):
     def census(self, tenant: str, now: int) -> list[Census]:
         """How many versions of each subject's records the rules keep no longer, and no hold keeps."""
 
-    def trim(self, tenant: str, *, upto: int, lease: Lease | None = None) -> tuple[int, int]:
-        """Delete those; how many, and their bytes."""
+    def trim(self, tenant: str, *, upto: int, now: int, lease: Lease | None = None) -> tuple[int, int]:
+        """Delete those, with an audit entry for each record; how many, and their bytes."""

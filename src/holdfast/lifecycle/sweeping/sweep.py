@@ -236,7 +236,7 @@ class Sweeper:
                 )
                 lines += [Line("message", "delete", BIN_REASON, count, size)] if count else []
             registry.purge_due(now, order.lease(), at=order.upto, note=lines.append)
-            count, size = tenant.versions.trim(tenant.name, upto=order.upto, lease=order.lease())
+            count, size = tenant.versions.trim(tenant.name, upto=order.upto, now=now, lease=order.lease())
             lines += [Line("version", "delete", VERSION_REASON, count, size)] if count else []
         return add_up(lines)
 

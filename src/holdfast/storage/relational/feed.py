@@ -13,6 +13,7 @@ from functools import cache, partial
 from itertools import chain, groupby, islice
 from typing import Any, Final, NamedTuple
 
+from holdfast.core.audit import Action, Event
 from holdfast.core.records import Encoding, Entry, Kind, Record, Scope, Subject, Version
 from holdfast.core.rules import USUAL_VERSIONS
 from holdfast.core.values import SECOND, parse_json_object, to_json, unpack
@@ -21,6 +22,7 @@ from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
 from holdfast.ports.rules import Census
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
+from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.moves import Holds, model_code
@@ -226,7 +228,7 @@ class SqlVersions(SqlStore):
                     totals[row.subject] = [so_far + more for so_far, more in zip(total, amounts, strict=True)]
         return [Census("version", subject, *total) for subject, total in sorted(totals.items())]
 
-    def trim(self, tenant: str, *, upto: int, lease: Lease | None = None) -> tuple[int, int]:
+    def trim(self, tenant: str, *, upto: int, now: int, lease: Lease | None = None) -> tuple[int, int]:
         gone = size = 0
         for page in _due(self._database.ask, tenant, upto):
             page.sort(key=lambda row: row.key)  # which begins with the subject's number
@@ -235,7 +237,7 @@ class SqlVersions(SqlStore):
                 with self._database.write() as tx:
                     check_lease(tx, lease)
                     for subject, mine in group:
-                        sizes = _erase(tx, subject, mine)
+                        sizes = _erase(tx, subject, mine, now=now)
                         gone, size = gone + len(sizes), size + sum(sizes)
         return gone, size
 
@@ -256,13 +258,19 @@ def _due(ask: Callable[..., list[Any]], tenant: str, now: int) -> Iterator[list[
         yield found
 
 
-def _erase(tx: Transaction, subject: Subject, found: list[DueRow]) -> list[int]:
+def _erase(tx: Transaction, subject: Subject, found: list[DueRow], *, now: int) -> list[int]:
     """Delete versions of one subject, but for those of records that a hold keeps; the sizes of those that went."""
-    if tx.number_of(subject) is None:  # erased meanwhile
+    number = tx.number_of(subject)
+    if number is None:  # erased meanwhile
         return []
     holds = Holds(tx, subject)
     free = [row for row in found if not _is_held(holds, row)]
-    return [row.size for row in free if tx.run("versions.erase", (row.key, row.version))]
+    gone = [row for row in free if tx.run("versions.erase", (row.key, row.version))]
+    numbers: dict[str, list[int]] = {}
+    for row in gone:
+        numbers.setdefault(row.id, []).append(row.version)
+    append(tx, number, [Event(now, Action.VERSIONS_DELETED, one, {"versions": some}) for one, some in numbers.items()])
+    return [row.size for row in gone]
 
 
 def _is_held(holds: Holds, row: DueRow) -> bool:
