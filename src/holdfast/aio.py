@@ -33,7 +33,7 @@ from holdfast.memory.structured import Structured
 from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from holdfast.privacy.certificates import Certificates
-from holdfast.results import RememberResult
+from holdfast.results.memory import RememberResult
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from holdfast.ports.feed import Embedder
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
-from holdfast.results import ExplainResult, ExportResult, ForgetResult, UserResult
+from holdfast.results.lifecycle import ExplainResult, ExportResult, ForgetResult, UserResult
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 

@@ -61,18 +61,17 @@ from holdfast.memory.user_data import MemoryKind, UserData, keep_durable, refuse
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.ranking import FLOOR
-from holdfast.results import (
+from holdfast.results.lifecycle import ExplainResult, RulesResult
+from holdfast.results.memory import (
     AddManyResult,
     AddResult,
     ConflictResult,
     DeleteResult,
-    ExplainResult,
     GetResult,
     MemoryResult,
     RememberResult,
     RestoreResult,
     RetrieveResult,
-    RulesResult,
     VersionResult,
 )
 

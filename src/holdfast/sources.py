@@ -23,7 +23,8 @@ from holdfast.memory.episodic import Episodic
 from holdfast.memory.records import DurableRecords
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.text import TextMemory
-from holdfast.results import DomainResult, ExportResult, RetentionPolicyResult, SortedResourcesResult
+from holdfast.results.domains import DomainResult, RetentionPolicyResult, SortedResourcesResult
+from holdfast.results.lifecycle import ExportResult
 
 __all__ = ["LATENCY_TARGETS", "RETENTION_METRICS", "RETENTION_POLICIES", "USER_QUOTAS"]
 __all__ += ["EpisodeSnippet", "EpisodicMemory", "LongTermMemory", "ShortTermMemory"]

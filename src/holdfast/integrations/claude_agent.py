@@ -17,7 +17,7 @@ from holdfast.core.values import to_stored_json
 from holdfast.engine import Holdfast
 from holdfast.installation import missing_extra
 from holdfast.memory.short_term import ShortTerm
-from holdfast.results import MessageResult
+from holdfast.results.memory import MessageResult
 
 try:
     from claude_agent_sdk import SessionStore, fold_session_summary

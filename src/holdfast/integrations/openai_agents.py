@@ -14,7 +14,7 @@ from holdfast.core.errors import InvalidContentError, NotFoundError
 from holdfast.core.values import check_content, to_stored_json
 from holdfast.engine import Holdfast
 from holdfast.installation import missing_extra
-from holdfast.results import MessageResult
+from holdfast.results.memory import MessageResult
 
 try:
     from agents import TResponseInputItem

@@ -17,7 +17,7 @@ from holdfast.core.values import check_count, iso, moment
 from holdfast.ports.objects import ObjectStore, find_object
 from holdfast.ports.records import AuditStore
 from holdfast.ports.stores import Tenant
-from holdfast.results import AuditResult, SealResult
+from holdfast.results.lifecycle import AuditResult, SealResult
 
 _NOTE: Final = "state/audit-checkpoint.json"
 _MOST_KEPT: Final = 100

@@ -19,7 +19,7 @@ from holdfast.ports.conversations import History, Session
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.stores import Tenant, read_pages
-from holdfast.results import ForgetResult
+from holdfast.results.lifecycle import ForgetResult
 
 _log = logging.getLogger("holdfast.bulk_delete")
 _BATCH: Final = 500

@@ -22,7 +22,7 @@ from holdfast.core.values import is_id, iso
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.stores import Tenant
-from holdfast.results import ArchiveResult, NewArchiveResult, WholeArchiveResult
+from holdfast.results.domains import ArchiveResult, NewArchiveResult, WholeArchiveResult
 
 _FORMAT: Final = "holdfast-domain-archive"
 _VERSION: Final = 1

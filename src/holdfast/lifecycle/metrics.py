@@ -18,7 +18,7 @@ from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.stores import Tenant
-from holdfast.results import LatencyResult
+from holdfast.results.lifecycle import LatencyResult
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)

@@ -27,7 +27,7 @@ from holdfast.core.values import check_id, is_id
 from holdfast.lifecycle.previews import Preview, preview_rules, rule_to_dict
 from holdfast.ports.coordination import begin_steps, join_rest
 from holdfast.ports.stores import Tenant
-from holdfast.results import PolicyResult, RuleChangeResult, RuleResult
+from holdfast.results.lifecycle import PolicyResult, RuleChangeResult, RuleResult
 
 Progress = Callable[[int], None]
 

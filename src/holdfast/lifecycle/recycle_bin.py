@@ -29,7 +29,7 @@ from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore, kept_out_error
 from holdfast.ports.registry import Registered, RegistryReader
 from holdfast.ports.stores import Tenant, read_pages
-from holdfast.results import BinResult, RegistryMoveResult
+from holdfast.results.lifecycle import BinResult, RegistryMoveResult
 
 _BATCH: Final = 500
 _MOST: Final = 100_000

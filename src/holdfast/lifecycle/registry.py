@@ -20,7 +20,7 @@ from holdfast.ports.coordination import Lease, begin_steps, join_rest
 from holdfast.ports.registry import Registered, RegistryStore
 from holdfast.ports.rules import Census
 from holdfast.ports.stores import Tenant
-from holdfast.results import RegistryMoveResult, RegistryResult
+from holdfast.results.lifecycle import RegistryMoveResult, RegistryResult
 
 AGENT: Final = "agent"
 TOOL: Final = "tool"

@@ -37,7 +37,7 @@ from holdfast.ports.conversations import PartActivity, Session
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.session_parts import PartMove, PartRegistration, PartSession, SessionPart
 from holdfast.ports.stores import Tenant
-from holdfast.results import PartResult
+from holdfast.results.lifecycle import PartResult
 from holdfast.settings import drop_password
 
 _log = logging.getLogger("holdfast.parts")

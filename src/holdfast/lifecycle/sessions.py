@@ -21,7 +21,8 @@ from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.stores import Tenant
 from holdfast.recall.summaries import open_summarizer
-from holdfast.results import ExplainResult, MessageResult, SessionResult
+from holdfast.results.lifecycle import ExplainResult
+from holdfast.results.memory import MessageResult, SessionResult
 
 #: A summary that has grown over so many characters is cut down to so many.
 FULL: Final = 1_200

@@ -33,7 +33,7 @@ from holdfast.ports.records import Added, PutOutcome
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
-from holdfast.results import AddResult, RememberResult, SimilarResult, WriteResult
+from holdfast.results.memory import AddResult, RememberResult, SimilarResult, WriteResult
 
 
 class Written(NamedTuple):

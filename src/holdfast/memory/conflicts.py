@@ -20,7 +20,7 @@ from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import TARGET
 from holdfast.recall.ranking import SIMILAR
 from holdfast.recall.terms import read_words
-from holdfast.results import ConflictResult, SaidResult
+from holdfast.results.memory import ConflictResult, SaidResult
 
 #: So many of the newest memories of a kind are looked at, each with so many of those that are closest to it.
 LOOKED_AT: Final = 500

@@ -21,7 +21,7 @@ from holdfast.recall.embedders.static import TokenCounter
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import split_record, summary_text
 from holdfast.recall.ranking import FLOOR
-from holdfast.results import ContextResult, LeftOutResult, MemoryResult
+from holdfast.results.memory import ContextResult, LeftOutResult, MemoryResult
 
 #: A context may have so many tokens.
 MAX_TOKENS: Final = 10_000_000

@@ -13,7 +13,7 @@ from holdfast.core.values import Origin, agent_source, check_content, check_coun
 from holdfast.memory.records import TRIES, Draft, DurableRecords, NamedDraft
 from holdfast.memory.user_data import refuse_kind
 from holdfast.ports.records import Added, PutOutcome
-from holdfast.results import VersionResult
+from holdfast.results.memory import VersionResult
 
 ENTITY_VERBS: Final = "use memory.entity.add, set and relate"
 _MAX_REASON_BYTES: Final = 1_000

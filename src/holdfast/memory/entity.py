@@ -33,7 +33,7 @@ from holdfast.core.values import (
 )
 from holdfast.memory.records import TRIES, Draft, DurableRecords
 from holdfast.memory.services import Services
-from holdfast.results import EntityResult, FactResult, NeighbourResult
+from holdfast.results.memory import EntityResult, FactResult, NeighbourResult
 
 _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY

@@ -23,7 +23,7 @@ from holdfast.core.values import (
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, DurableRecords
 from holdfast.recall.index import Query, SearchOptions
-from holdfast.results import EpisodeMessageResult, EpisodeResult
+from holdfast.results.memory import EpisodeMessageResult, EpisodeResult
 
 _EPISODIC: Final = MemoryType.EPISODIC
 #: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more

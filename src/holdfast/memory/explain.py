@@ -30,7 +30,7 @@ from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
-from holdfast.results import ExplainResult, HoldResult, KindRulesResult, RulesResult
+from holdfast.results.lifecycle import ExplainResult, HoldResult, KindRulesResult, RulesResult
 
 _SHORT_TERM: Final = MemoryType.SHORT_TERM
 #: So many exceptions are named for each kind.

@@ -34,7 +34,7 @@ from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
 from holdfast.ports.records import Added, Put, PutOutcome
 from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results import MemoryResult
+from holdfast.results.memory import MemoryResult
 
 _log = logging.getLogger("holdfast.memory")
 #: A writer that finds a record changed under its hands reads it again and retries, this often.

@@ -9,7 +9,7 @@ from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Scop
 from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.ports.feed import split_version_id
 from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results import RetrieveResult
+from holdfast.results.memory import RetrieveResult
 
 #: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
 _TRIES: Final = 3

@@ -27,7 +27,7 @@ from holdfast.lifecycle.sessions import message_to_dict, roll
 from holdfast.memory.explain import short_term_life
 from holdfast.memory.services import Services
 from holdfast.ports.coordination import begin_steps
-from holdfast.results import MessageResult
+from holdfast.results.memory import MessageResult
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
 _FIELDS: Final = frozenset({"role", "content", "metadata", "external_id", "timestamp"})

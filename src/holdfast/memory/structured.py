@@ -27,7 +27,7 @@ from holdfast.installation import missing_extra
 from holdfast.memory.records import Draft, DurableRecords, NamedDraft, memory_result
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import IS_SEARCHED, SEARCH_TEXT
-from holdfast.results import CollectionResult, DocumentResult
+from holdfast.results.memory import CollectionResult, DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000

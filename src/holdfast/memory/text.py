@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from holdfast.core.records import MemoryType
 from holdfast.ports.records import kept_out_error
-from holdfast.results import AddResult, MemoryResult, RetrieveResult
+from holdfast.results.memory import AddResult, MemoryResult, RetrieveResult
 
 Metadata = Mapping[str, Any] | None
 Filters = Mapping[str, Any] | None

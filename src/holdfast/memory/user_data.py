@@ -14,7 +14,8 @@ from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.records import clear_kind
 from holdfast.memory.services import Services
-from holdfast.results import ExportResult, KeptOutResult
+from holdfast.results.lifecycle import ExportResult
+from holdfast.results.memory import KeptOutResult
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str

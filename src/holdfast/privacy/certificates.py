@@ -32,7 +32,7 @@ from holdfast.ports.records import AuditStore
 from holdfast.privacy.erasure import Erasure, PlaceCount
 from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, is_signature, public_id
 from holdfast.privacy.ledger import Erased
-from holdfast.results import CertificateResult
+from holdfast.results.lifecycle import CertificateResult
 
 _log = logging.getLogger("holdfast.certificates")
 FOLDER: Final = "certificates/"

@@ -24,7 +24,7 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import Found, SubjectStore, Tombstone
 from holdfast.privacy.ledger import Erased, KeysAndLedger
-from holdfast.results import CertificateResult
+from holdfast.results.lifecycle import CertificateResult
 
 _log = logging.getLogger("holdfast.erasure")
 #: Rows that go in one transaction: others wait no longer than for that.

@@ -20,7 +20,7 @@ from holdfast.ports.records import KeptOutStore, KeptText
 from holdfast.ports.subjects import SubjectReader, SubjectStore
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.sealed_objects import ensure_key
-from holdfast.results import KeptOutResult
+from holdfast.results.memory import KeptOutResult
 
 
 class KeepOut:

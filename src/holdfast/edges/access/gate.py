@@ -26,7 +26,8 @@ from holdfast.core.records import ALL, OWN, TYPES, Kind, State
 from holdfast.core.values import agent_of, check_id, check_tenant, is_id
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.recycle_bin import read_bundle
-from holdfast.results import DeleteResult, ExplainResult, RestoreResult
+from holdfast.results.lifecycle import ExplainResult
+from holdfast.results.memory import DeleteResult, RestoreResult
 
 _OWN: Final = frozenset(kind.value for kind in OWN)
 #: Kinds of which all agents of a user have the same memories.

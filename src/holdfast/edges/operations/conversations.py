@@ -15,7 +15,7 @@ from holdfast.edges.operations.models import AgentId, Id, Input, Paged, Scoped, 
 from holdfast.edges.operations.operation import MEMORY, READ, USER, WRITE, Group
 from holdfast.edges.operations.outputs import ListOf, PageOf
 from holdfast.engine import Holdfast
-from holdfast.results import EpisodeResult, MessageResult, SessionResult
+from holdfast.results.memory import EpisodeResult, MessageResult, SessionResult
 
 sessions = Group("sessions", "Conversations: their messages, as short-term memory has them and as they are kept.")
 episodes = Group("episodes", "Tasks that an agent went through, with their steps, messages and tool calls.")

@@ -13,16 +13,16 @@ from holdfast.edges.operations.models import MEMORY_ID, Confirm, Input, Nothing,
 from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
 from holdfast.edges.operations.outputs import OpenAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
-from holdfast.results import (
+from holdfast.results.domains import (
     ArchiveResult,
     DomainResult,
     DomainsResult,
-    Metadata,
     NewArchiveResult,
     RetentionPolicyResult,
     SortedResourcesResult,
     WholeArchiveResult,
 )
+from holdfast.results.memory import Metadata
 
 domains = Group("domains", "Policies for resources that are kept elsewhere, in the domains memory and rag.")
 MAX_RESOURCES: Final = 20_000

@@ -17,7 +17,8 @@ from holdfast.edges.operations.outputs import Answer, OpenAnswer, PageOf, output
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Plan, Report
-from holdfast.results import BinResult, HoldResult, Metadata
+from holdfast.results.lifecycle import BinResult, HoldResult
+from holdfast.results.memory import Metadata
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
 recycle = Group("recycle", "The recycle bin: what was removed, for as long as it can be brought back.")

@@ -20,7 +20,8 @@ from holdfast.edges.operations.operation import ADMIN, CALLER, READ, STORE, WHOS
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.audit import Verdict
-from holdfast.results import AuditResult, JobResult, Metadata
+from holdfast.results.lifecycle import AuditResult, JobResult
+from holdfast.results.memory import Metadata
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
 backups = Group("backups", "Backups of the whole store: made, verified, restored and rotated.")

@@ -16,7 +16,7 @@ from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, WRITE, Bri
 from holdfast.edges.operations.outputs import Answer, ListOf, PageOf
 from holdfast.engine import MemoryManager
 from holdfast.memory.context import MAX_TOKENS
-from holdfast.results import Metadata
+from holdfast.results.memory import Metadata
 
 memories = Group("memories", "What is remembered: added, found, read, changed, deleted and restored.")
 MAX_BATCH: Final = 1_000

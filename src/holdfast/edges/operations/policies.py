@@ -15,7 +15,7 @@ from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, TENANT, US
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.previews import Preview
-from holdfast.results import PolicyResult, RuleChangeResult, RuleResult, RulesResult
+from holdfast.results.lifecycle import PolicyResult, RuleChangeResult, RuleResult, RulesResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")

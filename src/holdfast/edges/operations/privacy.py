@@ -15,7 +15,7 @@ from holdfast.edges.operations.outputs import Answer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
-from holdfast.results import CertificateResult, ForgetResult, UserResult
+from holdfast.results.lifecycle import CertificateResult, ForgetResult, UserResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")

@@ -10,7 +10,8 @@ from holdfast.edges.operations.models import Id, Input, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
 from holdfast.edges.operations.outputs import PageOf
 from holdfast.engine import Holdfast
-from holdfast.results import Metadata, RegistryMoveResult, RegistryResult
+from holdfast.results.lifecycle import RegistryMoveResult, RegistryResult
+from holdfast.results.memory import Metadata
 
 agents = Group("agents", "The agents that are known, with all that is their own.")
 tools = Group("tools", "The tools that are known.")

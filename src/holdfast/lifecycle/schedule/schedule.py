@@ -24,7 +24,7 @@ from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.coordination import JobRow, JobStore, Lease
-from holdfast.results import JobResult
+from holdfast.results.lifecycle import JobResult
 
 _log = logging.getLogger("holdfast.schedule")
 #: A job is overdue when a slot has been waiting for longer: someone should look at least once an hour.

@@ -37,7 +37,7 @@ from holdfast.privacy.export.readers import (
     line_schema,
     read_memories,
 )
-from holdfast.results import ExportResult
+from holdfast.results.lifecycle import ExportResult
 from holdfast.storage.objects import disk
 
 _log = logging.getLogger("holdfast.export")

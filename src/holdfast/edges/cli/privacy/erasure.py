@@ -35,7 +35,7 @@ from holdfast.edges.cli.output import (
 if TYPE_CHECKING:
     from holdfast.privacy.certificates import Verdict
     from holdfast.privacy.erasure import Erasure
-    from holdfast.results import CertificateResult
+    from holdfast.results.lifecycle import CertificateResult
 
 #: What a file's name is left with of a user's id.
 _UNSAFE: Final = re.compile(r"[^\w.@+-]+")

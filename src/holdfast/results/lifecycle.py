@@ -1,0 +1,330 @@
+"""What rules, holds, the bin, erasure and the schedule return.
+
+There is no ``from __future__ import annotations`` here: with it, Python does not know which keys are not required.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+from holdfast.results.memory import Metadata
+
+
+class PartResult(TypedDict):
+    """What belongs to sessions and lies outside of the store."""
+
+    name: str
+    part_type: str
+    """Of which kind it is, as `parts.add` was told."""
+    url: str
+    """Where it lies, without a password."""
+    options: dict[str, Any]
+    unowned_as: str | None
+    """The user whose is what has no owner that can be read; `null`: it is left alone."""
+
+
+class UserResult(TypedDict):
+    """A user of whom something is kept."""
+
+    user_id: str
+    memories: int
+    kinds: dict[str, int]
+    sessions: int
+    last_active_at: str
+
+
+class LatencyResult(TypedDict):
+    """How long an operation took in this process."""
+
+    operation: str
+    memory_type: str
+    count: int
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    missed: int
+
+
+class AuditResult(TypedDict):
+    """An entry of the audit chain."""
+
+    at: str
+    actor: str
+    action: str
+    item: str | None
+    detail: dict[str, Any]
+    chain: str
+    seq: int
+
+
+class SealResult(TypedDict):
+    """A checkpoint of the audit chain."""
+
+    checkpoint: int
+    at: str
+    chains: int
+    entries: int
+    hash: str
+
+
+class ForgetResult(TypedDict):
+    """What ``forget_source`` returns."""
+
+    source: str
+    memories: int
+    derived: int
+    held: int
+    users: int
+    by_kind: dict[str, int]
+    bundle: str
+    purge_at: str
+    dry_run: bool
+
+
+class JobResult(TypedDict):
+    """A scheduled job."""
+
+    name: str
+    cron: str
+    timezone: str
+    enabled: bool
+    sweeps: str
+    meaning: str
+    last_slot: str | None
+    last_started: str | None
+    last_finished: str | None
+    last_result: dict[str, Any] | None
+    error: str | None
+    next_run: str | None
+    running: bool
+    overdue: bool
+    failed: bool
+    missed: int
+    waiting_since: str | None
+    clock_set_back: bool
+
+
+class _Registered(TypedDict, total=False):
+    agent_id: str
+    tool_id: str
+    purge_at: str
+
+
+class RegistryResult(_Registered):
+    """An agent or a tool that was made known."""
+
+    description: str
+    metadata: Metadata
+    created_at: str
+    updated_at: str
+    state: NotRequired[str]
+    deleted_at: NotRequired[str]
+
+
+class RegistryMoveResult(_Registered, total=False):
+    """What went to the recycle bin with an agent or a tool, or came back with it."""
+
+    persona: int
+    episodic: int
+    sessions: int
+    messages: int
+    held: int
+    restore_error: dict[str, int]
+
+
+class BinResult(TypedDict):
+    """Something in the recycle bin: a memory, a session, a message, an agent or a tool."""
+
+    type: str
+    deleted_at: str | None
+    reason: str | None
+    purge_at: str
+    days_left: int
+    id: NotRequired[str]
+    memory_id: NotRequired[str]
+    memory_type: NotRequired[str]
+    user_id: NotRequired[str]
+    agent_id: NotRequired[str]
+    tool_id: NotRequired[str]
+    session_id: NotRequired[str | None]
+    messages: NotRequired[int]
+    content: NotRequired[str]
+    bundle: NotRequired[str | None]
+
+
+class _Selection(TypedDict, total=False):
+    """What a rule or a hold names."""
+
+    user_id: str
+    agent_id: str
+    session_id: str
+    memory_id: str
+
+
+class RuleResult(_Selection):
+    """A rule, or a default (which has no id)."""
+
+    rule_id: str | None
+    memory_type: str
+    level: str
+    version: int
+    source_types: NotRequired[list[str]]
+    keep_session_ids: NotRequired[list[str]]
+    keep_context_ids: NotRequired[list[int]]
+    archive_after_days: NotRequired[float | str]
+    delete_after_days: NotRequired[float | str]
+    keep_days: NotRequired[float | str]
+    versions: NotRequired[int]
+    versions_days: NotRequired[float | str]
+    updated_at: NotRequired[str]
+
+
+class RuleChangeResult(RuleResult):
+    """A rule that was set or removed, and what that made due at once."""
+
+    newly_due: dict[str, int]
+    """By action."""
+    bytes: int
+    held: int
+    """How many more it would have made due at once, did no hold keep them."""
+
+
+class _Life(TypedDict):
+    archive_after_days: float | None
+    delete_after_days: float | None
+    keep_days: float | str | None
+    keep_by: str | None
+    versions: int | None
+    """How many ended versions of a memory are kept."""
+    versions_days: float | str | None
+    versions_by: str | None
+
+
+class LifeResult(_Life):
+    """What rules come to: days, or ``None`` for never."""
+
+    archive_by: str
+    delete_by: str
+
+
+class PolicyResult(LifeResult):
+    """How long a kind lives."""
+
+    memory_type: str
+
+
+class HoldResult(_Selection):
+    """A hold."""
+
+    hold_id: str
+    reason: str
+    author: str
+    created_at: str
+    released_at: str | None
+    released_by: str | None
+    tag: NotRequired[str]
+
+
+class KindRulesResult(_Life):
+    """How long a kind is kept, in words and numbers; ``None`` is never, or no limit."""
+
+    memory_type: str
+    rule: str
+    archive_by: str | None
+    delete_by: str | None
+    gone_after_days: float | None
+    ttl_seconds: float | None
+    max_memories: int | None
+    max_bytes: int | None
+    quota_remaining: int | None
+    exceptions: list[RuleResult]
+
+
+class RulesResult(TypedDict):
+    """What ``rules`` returns."""
+
+    user_id: str
+    agent_id: str
+    session_id: str | None
+    summary: str
+    recycle_bin_days: int
+    kinds: list[KindRulesResult]
+    holds: list[HoldResult]
+
+
+class NextResult(TypedDict):
+    """What happens to a memory next."""
+
+    action: str
+    at: str | None
+    due: bool
+    rule: str | None
+    reason: str
+    waits_for: NotRequired[str]
+
+
+class ExplainResult(TypedDict):
+    """What ``explain`` returns: of a memory that is there, in the recycle bin, or gone."""
+
+    memory_id: str
+    memory_type: str | None
+    state: str
+    is_visible: bool
+    next: NextResult | None
+    protected_by: list[HoldResult]
+    summary: str
+    is_archived: NotRequired[bool]
+    created_at: NotRequired[str]
+    source: NotRequired[str]
+    derived_from: NotRequired[list[str]]
+    derived: NotRequired[list[str]]
+    age_counts_from: NotRequired[str]
+    rules: NotRequired[LifeResult]
+    kept_until: NotRequired[str | None]
+    history: NotRequired[list[dict[str, Any]]]
+    removed_at: NotRequired[str | None]
+    removed_because: NotRequired[str | None]
+    days_left: NotRequired[int]
+    deleted_at: NotRequired[str]
+    reason: NotRequired[str | None]
+    cause: NotRequired[str | None]
+    rule: NotRequired[str | None]
+
+
+class CertificateResult(TypedDict):
+    """A certificate of an erasure."""
+
+    holdfast_certificate: int
+    """The version of its form."""
+    id: str
+    issued_at: str
+    subject: str
+    """The pseudonym of the user."""
+    ledger: dict[str, Any]
+    engine: str
+    places: list[dict[str, Any]]
+    pending: bool
+    audit: dict[str, Any] | None
+    remarks: list[str]
+    software: str
+    key: dict[str, str]
+    signature: str
+
+
+class ExportResult(TypedDict):
+    """What ``export_user`` returns: lists of lines, or, of an export that was written to a file, how many they are."""
+
+    user_id: str
+    export_date: str
+    memories: dict[str, Any]
+    """By kind."""
+    conversations: Any
+    threads: Any
+    """What belongs to sessions and lies outside of the store."""
+    facts: Any
+    collections: Any
+    quotas: Any
+    rules: Any
+    holds: Any
+    audit: Any
+    incomplete: NotRequired[int]
+    """How many memories are not all there."""
+    file: NotRequired[str | None]
