@@ -16,13 +16,14 @@ from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
 from holdfast.storage.relational.dues import SqlDues
-from holdfast.storage.relational.feed import SqlFeed, SqlVersions
+from holdfast.storage.relational.feed import SqlFeed
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlParts, SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
+from holdfast.storage.relational.versions import SqlVersions
 from holdfast.storage.sqlite.database import SqliteDatabase
 
 

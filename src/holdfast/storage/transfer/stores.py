@@ -22,9 +22,9 @@ from holdfast.ports.objects import ObjectStore
 from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, table_of, tables_in
 from holdfast.storage.relational.database import Database, migrations
-from holdfast.storage.relational.restore import SqlMerger
 from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
+from holdfast.storage.transfer.restore import SqlMerger
 
 
 class SqliteReader:

@@ -1,0 +1,155 @@
+"""Versions of records that have ended, in a relational engine: the ``VersionStore``.
+
+A version ends where a record is changed (``records.py``), by a copy of its row, in the same transaction. Its row refers
+to the record's, and goes with it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from holdfast.core.audit import Action, Event
+from holdfast.core.records import Entry, Subject, Version
+from holdfast.core.rules import USUAL_VERSIONS
+from holdfast.core.values import SECOND, parse_json_object, to_json, unpack
+from holdfast.ports.coordination import Lease
+from holdfast.ports.rules import Census
+from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.coordination import check_lease
+from holdfast.storage.relational.database import SqlStore, Transaction
+from holdfast.storage.relational.moves import Holds, model_code
+from holdfast.storage.relational.rows import to_stored
+
+_PAGE: Final = 1_000
+_FIRST: Final = (-(2**63), -(2**63), -(2**63))
+
+
+class VersionRow(NamedTuple):
+    """A version that has ended, as it is stored."""
+
+    id: str
+    version: int
+    started_at: int
+    ended_at: int
+    actor: str
+    reason: str | None
+    metadata: str
+    content: str | bytes
+    source: str | None
+    derived_from: str | None
+
+    def value(self) -> Version:
+        """The version as callers know it."""
+        sources = tuple(json.loads(self.derived_from)) if self.derived_from else ()
+        data = (unpack(self.content), parse_json_object(self.metadata), self.source, sources)
+        return Version(self.id, self.version, self.started_at, self.ended_at, self.actor, self.reason, *data)
+
+
+class LimitsRow(NamedTuple):
+    """The strictest that a tenant's rules are with ended versions."""
+
+    versions: int | None
+    versions_for: int | None
+
+
+class DueRow(NamedTuple):
+    """A version that is past its time, and the record that it is of."""
+
+    key: int
+    version: int
+    ended_at: int
+    size: int
+    id: str
+    subject: Subject
+    agent_id: str
+    session_id: str | None
+    metadata: str
+
+
+class SqlVersions(SqlStore):
+    """The ``VersionStore`` of the relational engines."""
+
+    def ended(self, subject: Subject, record_id: str, *, now: int | None = None) -> list[Version]:
+        found = self._ask_about(subject, VersionRow, "versions.of_record", now, record_id)
+        return [row.value() for row in found]
+
+    def at(self, subject: Subject, record_ids: Sequence[str], *, at: int, now: int) -> list[Version]:
+        if not record_ids:
+            return []
+        found = self._ask_about(subject, VersionRow, "versions.at", now, to_json(record_ids), at)
+        return [row.value() for row in found]
+
+    def complete(self, entry: Entry, version: int) -> None:
+        record, (model, vectors, terms) = entry
+        stored = to_stored(record.content, record.metadata, None)
+        with self._database.write(record.scope.subject) as tx:
+            number = tx.number_of(record.scope.subject)
+            found_by = (model_code(tx, model), vectors, terms)
+            own = (stored.size, stored.text_hash, *found_by, stored.metadata, stored.content)
+            tx.run("versions.complete", (number, record.id, version, *own))
+
+    def census(self, tenant: str, now: int) -> list[Census]:
+        totals: dict[Subject, list[int]] = {}
+        with self._database.read() as tx:
+            holds = cache(partial(Holds, tx))
+            for page in _due(tx.all, tenant, now):
+                for row in page:
+                    if _is_held(holds(row.subject), row):
+                        continue
+                    amounts = (1, row.size, zlib.crc32(f"{row.id}@{row.version}".encode()), row.ended_at // SECOND)
+                    total = totals.get(row.subject, [0, 0, 0, 0])
+                    totals[row.subject] = [so_far + more for so_far, more in zip(total, amounts, strict=True)]
+        return [Census("version", subject, *total) for subject, total in sorted(totals.items())]
+
+    def trim(self, tenant: str, *, upto: int, now: int, lease: Lease | None = None) -> tuple[int, int]:
+        gone = size = 0
+        for page in _due(self._database.ask, tenant, upto):
+            page.sort(key=lambda row: row.key)  # which begins with the subject's number
+            theirs = [(subject, list(mine)) for subject, mine in groupby(page, key=lambda row: row.subject)]
+            for group in self._database.groups(theirs):
+                with self._database.write() as tx:
+                    check_lease(tx, lease)
+                    for subject, mine in group:
+                        sizes = _erase(tx, subject, mine, now=now)
+                        gone, size = gone + len(sizes), size + sum(sizes)
+        return gone, size
+
+
+def _due(ask: Callable[..., list[Any]], tenant: str, now: int) -> Iterator[list[DueRow]]:
+    """The versions that rules keep no longer, in pages. Each write keeps to the number; so where no rule keeps fewer
+    than is usual, only those that ended long ago are looked at.
+    """
+    limits: LimitsRow = ask(LimitsRow, "versions.limits", (tenant,))[0]
+    ends = [now] if limits.versions is not None and limits.versions < USUAL_VERSIONS else []
+    ends += [] if limits.versions_for is None else [now - limits.versions_for]
+    after = _FIRST
+    while ends:
+        found: list[DueRow] = ask(DueRow, "versions.due", (max(ends), now, *after, tenant, _PAGE))
+        if not found:
+            return
+        after = (found[-1].ended_at, found[-1].key, found[-1].version)
+        yield found
+
+
+def _erase(tx: Transaction, subject: Subject, found: list[DueRow], *, now: int) -> list[int]:
+    """Delete versions of one subject, but for those of records that a hold keeps; the sizes of those that went."""
+    number = tx.number_of(subject)
+    if number is None:  # erased meanwhile
+        return []
+    holds = Holds(tx, subject)
+    free = [row for row in found if not _is_held(holds, row)]
+    gone = [row for row in free if tx.run("versions.erase", (row.key, row.version))]
+    numbers: dict[str, list[int]] = {}
+    for row in gone:
+        numbers.setdefault(row.id, []).append(row.version)
+    append(tx, number, [Event(now, Action.VERSIONS_DELETED, one, {"versions": some}) for one, some in numbers.items()])
+    return [row.size for row in gone]
+
+
+def _is_held(holds: Holds, row: DueRow) -> bool:
+    return holds.find(row.agent_id, row.session_id, row.id, row.metadata) is not None
