@@ -14,7 +14,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick everywhere soak check lint types layers tests bench bench-check langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser bench bench-check langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -52,7 +52,8 @@ test: check      ## everything that must hold before a change lands
 quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
 	$(PYTEST) --quick tests/core tests/recall tests/memory tests/requirements
 
-check: lint      ## ruff, mypy, import layers, tests; all but the first at the same time
+check:           ## ruff, mypy, import layers, tests; all but the first at the same time
+	@$(MAKE) --no-print-directory -j lint chromium
 	@$(MAKE) --no-print-directory -j types layers tests
 
 lint: $(STAMP)   ## ruff: style and format
@@ -65,8 +66,14 @@ types: $(STAMP)  ## mypy, strict
 layers: $(STAMP) ## import-linter: arrows point down only
 	$(BIN)/lint-imports
 
-tests: $(STAMP)  ## the tests alone
+tests: $(STAMP) chromium  ## the tests alone
 	$(PYTEST)
+
+chromium:        # the browser that the console is tried in is installed, where it may be
+	@$(PYTHON) tests/chromium.py
+
+browser: $(STAMP) chromium  ## the console in a real browser; a part of the tests
+	$(PYTEST) tests/browser
 
 everywhere: $(STAMP)  ## the tests, all of them on every engine
 	$(PYTEST) --every-engine

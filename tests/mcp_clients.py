@@ -111,7 +111,8 @@ def error(result: CallToolResult) -> dict[str, Any]:
 @contextmanager
 def listening(app: Any) -> Iterator[str]:
     """An application on a loopback port of its own, until the block ends; its address."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5)
+    options: dict[str, Any] = {"interface": "asgi3", "log_level": "warning", "timeout_graceful_shutdown": 5}
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="test server")
     thread.start()
