@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
 from holdfast.edges.access.gate import MEMORY_VERBS, PART_VERBS, Gate
+from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.engine import MemoryManager
 from holdfast.manager import Memory
 from holdfast.memory.entity import Entity
@@ -126,6 +128,31 @@ def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast
             assert given_to.tenant == tenant
 
     holds()
+
+
+def test_an_operation_is_for_exactly_those_who_can_get_more_than_a_refusal(shared: Holdfast) -> None:
+    bounds = [
+        {"users": users, "agents": agents}
+        for users in (None, frozenset({"ann"}))
+        for agents in (None, frozenset({"a"}))
+    ]
+    callers = [
+        Principal("k", tenant, frozenset({right}), **bound)
+        for tenant in ("default", ALL)
+        for right in Right
+        for bound in bounds
+    ]
+    asked = SimpleNamespace(user_id="ann", agent_id="a", session_id=None)
+    for who in callers:
+        gate = Gate(shared, who)
+        for operation in OPERATIONS.values():
+            try:
+                operation._reach(gate, asked)
+                gate.check_right(operation.right)
+            except ForbiddenError:
+                assert not operation.is_for(who), (operation.name, who)
+            else:
+                assert operation.is_for(who), (operation.name, who)
 
 
 def test_ids_are_compared_whole(shared: Holdfast) -> None:

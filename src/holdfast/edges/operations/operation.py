@@ -152,8 +152,11 @@ class Operation:
 
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can get anything but a refusal from it."""
-        bound = caller.users is not None or caller.agents is not None
-        return caller.allows(self.right) and not (bound and self.reach in (TENANT, STORE))
+        if not caller.allows(self.right) or (caller.agents is not None and self.reach not in (CALLER, MEMORY)):
+            return False
+        if self.reach in (TENANT, STORE) and caller.users is not None:
+            return False
+        return self.reach is not STORE or caller.is_operator
 
     def _reach(self, gate: Gate, asked: Any) -> Any:
         """What the function works on. There is no other way to it than the gate."""
