@@ -40,7 +40,7 @@ def packed(engine: Engine, who: Person, count: int, *, size: int = 1_000) -> tup
     """A pack that is kept, and the records in it."""
     number = opened(engine, who, count, size=size)
     records = fill(engine, who, number, count)
-    assert engine.packs.settle(number) == "kept"
+    assert engine.packs.settle(who.subject, number) == "kept"
     return number, records
 
 
@@ -57,8 +57,8 @@ def bring_back(engine: Engine, who: Person, record: Record) -> None:
     assert engine.records.transition(who.subject, [step], now=NOW) == [Outcome.DONE]
 
 
-def state_of(engine: Engine, number: int) -> str | None:
-    found = engine.packs.get(number)
+def state_of(engine: Engine, who: Person, number: int) -> str | None:
+    found = engine.packs.get(who.subject, number)
     return None if found is None else found.state
 
 
@@ -70,19 +70,19 @@ def test_a_pack_comes_back_as_it_was_noted(packs: PackStore, elsewhere: Engine, 
     number = packs.open(me.subject, name=name, records=3, size=500, digest=DIGEST, now=NOW)
 
     expected = Pack(number, me.subject, name, "writing", 3, DIGEST)
-    assert elsewhere.packs.get(number) == expected
+    assert elsewhere.packs.get(me.subject, number) == expected
     assert elsewhere.packs.unsettled(me.tenant) == [expected]
-    assert packs.members(number) == []
-    assert packs.leaving(number) == []
+    assert packs.members(me.subject, number) == []
+    assert packs.leaving(me.subject, number) == []
 
 
 def test_packs_have_numbers_of_their_own(engine: Engine, me: Person) -> None:
     first = opened(engine, me, 1)
-    engine.packs.settle(first)
-    engine.packs.forget(first)
+    engine.packs.settle(me.subject, first)
+    engine.packs.forget(me.subject, first)
     assert opened(engine, me, 1) != first, "a number is never given twice"
-    assert engine.packs.get(first) is None
-    assert engine.packs.get(2**40) is None
+    assert engine.packs.get(me.subject, first) is None
+    assert engine.packs.get(me.subject, 2**40) is None
 
 
 def test_a_pseudonym_is_the_subjects_own_and_stays(engine: Engine, elsewhere: Engine, me: Person) -> None:
@@ -105,40 +105,40 @@ def test_a_pseudonym_is_the_subjects_own_and_stays(engine: Engine, elsewhere: En
 def test_a_pack_that_nothing_moved_into_is_given_up(engine: Engine, me: Person) -> None:
     number = opened(engine, me, 2)
 
-    assert engine.packs.settle(number) == "leaving"
+    assert engine.packs.settle(me.subject, number) == "leaving"
 
-    assert engine.packs.get(number) is None
-    (leaving,) = engine.packs.leaving(number)
+    assert engine.packs.get(me.subject, number) is None
+    (leaving,) = engine.packs.leaving(me.subject, number)
     assert (leaving.number, leaving.state) == (number, "leaving")
     assert engine.packs.unsettled(me.tenant) == [leaving]
-    assert engine.packs.settle(number) is None
-    engine.packs.forget(number)
-    assert engine.packs.leaving(number) == engine.packs.unsettled(me.tenant) == []
+    assert engine.packs.settle(me.subject, number) is None
+    engine.packs.forget(me.subject, number)
+    assert engine.packs.leaving(me.subject, number) == engine.packs.unsettled(me.tenant) == []
 
 
 def test_a_pack_that_all_moved_into_is_kept_and_there_is_nothing_to_do(engine: Engine, me: Person) -> None:
     number, records = packed(engine, me, 3)
 
-    assert engine.packs.members(number) == [record.id for record in records]
+    assert engine.packs.members(me.subject, number) == [record.id for record in records]
     assert engine.packs.unsettled(me.tenant) == []
-    assert engine.packs.settle(number) == "kept"
-    assert engine.packs.leaving(number) == []
+    assert engine.packs.settle(me.subject, number) == "kept"
+    assert engine.packs.leaving(me.subject, number) == []
 
 
 def test_a_pack_that_only_some_moved_into_is_stale(engine: Engine, me: Person) -> None:
     number = opened(engine, me, 3)
     fill(engine, me, number, 2)
 
-    assert engine.packs.settle(number) == "stale"
+    assert engine.packs.settle(me.subject, number) == "stale"
 
     assert [pack.number for pack in engine.packs.unsettled(me.tenant)] == [number]
-    assert state_of(engine, number) == "stale"
+    assert state_of(engine, me, number) == "stale"
 
 
 def test_only_what_is_leaving_is_forgotten(engine: Engine, me: Person) -> None:
     number, _ = packed(engine, me, 1)
-    engine.packs.forget(number)
-    assert state_of(engine, number) == "kept"
+    engine.packs.forget(me.subject, number)
+    assert state_of(engine, me, number) == "kept"
 
 
 @pytest.mark.parametrize("leave", ["brought back", "deleted"])
@@ -154,13 +154,13 @@ def test_a_record_that_left_makes_its_pack_stale_and_the_last_one_lets_it_go(
             step_on(engine, me, record, State.RECYCLED, State.DELETING)
 
     go(one)
-    assert state_of(engine, number) == "stale", "at once, so that a crash leaves a note"
-    assert engine.packs.members(number) == [two.id]
-    assert engine.packs.settle(number) == "stale"
+    assert state_of(engine, me, number) == "stale", "at once, so that a crash leaves a note"
+    assert engine.packs.members(me.subject, number) == [two.id]
+    assert engine.packs.settle(me.subject, number) == "stale"
     go(two)
-    assert engine.packs.members(number) == []
+    assert engine.packs.members(me.subject, number) == []
 
-    assert engine.packs.settle(number) == "leaving"
+    assert engine.packs.settle(me.subject, number) == "leaving"
     assert [there(engine.records, me, record.id).pack for record in (one, two)] == [None, None]
 
 
@@ -168,8 +168,8 @@ def test_a_record_in_the_bin_still_lies_in_its_pack(engine: Engine, me: Person) 
     number, (record,) = packed(engine, me, 1)
     step_on(engine, me, record, State.RECYCLED)
 
-    assert engine.packs.members(number) == [record.id]
-    assert engine.packs.settle(number) == "kept"
+    assert engine.packs.members(me.subject, number) == [record.id]
+    assert engine.packs.settle(me.subject, number) == "kept"
     step_on(engine, me, record, State.ARCHIVED)
     assert there(engine.records, me, record.id).pack == number
 
@@ -180,15 +180,15 @@ def test_a_record_in_the_bin_still_lies_in_its_pack(engine: Engine, me: Person) 
 def test_members_move_together_and_the_old_pack_leaves(engine: Engine, me: Person) -> None:
     old, (gone, one, two) = packed(engine, me, 3)
     step_on(engine, me, gone, State.RECYCLED, State.DELETING)
-    engine.packs.settle(old)
+    engine.packs.settle(me.subject, old)
     new = opened(engine, me, 2)
 
-    assert engine.packs.swap(old, new, members=2) is True
+    assert engine.packs.swap(me.subject, old, new, members=2) is True
 
-    assert engine.packs.members(new) == [one.id, two.id]
-    assert engine.packs.settle(new) == "kept"
-    assert engine.packs.get(old) is None
-    assert [pack.number for pack in engine.packs.leaving(old)] == [old]
+    assert engine.packs.members(me.subject, new) == [one.id, two.id]
+    assert engine.packs.settle(me.subject, new) == "kept"
+    assert engine.packs.get(me.subject, old) is None
+    assert [pack.number for pack in engine.packs.leaving(me.subject, old)] == [old]
     assert there(engine.records, me, gone.id).pack is None, "what is being deleted lies in none"
     deleted = move(there(engine.records, me, gone.id), State.DELETED)
     assert engine.records.transition(me.subject, [deleted], now=NOW) == [Outcome.DONE]
@@ -199,22 +199,22 @@ def test_members_stay_where_they_are_if_one_of_them_left_meanwhile(engine: Engin
     new = opened(engine, me, 2)
     bring_back(engine, me, one)
 
-    assert engine.packs.swap(old, new, members=2) is False
+    assert engine.packs.swap(me.subject, old, new, members=2) is False
 
-    assert (engine.packs.members(old), engine.packs.members(new)) == ([two.id], [])
-    assert state_of(engine, old) == "stale"
-    assert engine.packs.settle(new) == "leaving"
+    assert (engine.packs.members(me.subject, old), engine.packs.members(me.subject, new)) == ([two.id], [])
+    assert state_of(engine, me, old) == "stale"
+    assert engine.packs.settle(me.subject, new) == "leaving"
 
 
 def test_members_stay_where_they_are_if_the_new_pack_was_given_up(engine: Engine, me: Person) -> None:
     old, (one,) = packed(engine, me, 1)
     new = opened(engine, me, 1)
-    engine.packs.settle(new)
+    engine.packs.settle(me.subject, new)
 
-    assert engine.packs.swap(old, new, members=1) is False
+    assert engine.packs.swap(me.subject, old, new, members=1) is False
 
-    assert engine.packs.members(old) == [one.id]
-    assert state_of(engine, old) == "kept"
+    assert engine.packs.members(me.subject, old) == [one.id]
+    assert state_of(engine, me, old) == "kept"
 
 
 def test_a_lease_that_changed_hands_swaps_nothing(engine: Engine, me: Person) -> None:
@@ -225,10 +225,10 @@ def test_a_lease_that_changed_hands_swaps_nothing(engine: Engine, me: Person) ->
     assert lost is not None
 
     with pytest.raises(LeaseLostError):
-        engine.packs.swap(old, new, members=1, lease=lost)
-    assert engine.packs.members(old) == [one.id]
+        engine.packs.swap(me.subject, old, new, members=1, lease=lost)
+    assert engine.packs.members(me.subject, old) == [one.id]
 
-    assert engine.packs.swap(old, new, members=1, lease=current) is True
+    assert engine.packs.swap(me.subject, old, new, members=1, lease=current) is True
 
 
 # --- small ones, and counts -----------------------------------------------------------------------------------------
@@ -275,6 +275,6 @@ def test_the_oldest_pack_of_each_of_some_subjects_is_found(engine: Engine, me: P
     assert oldest() == [first, yours]
     bring_back(engine, me, record)
     assert oldest() == [first, yours], "a stale one can be read as well"
-    assert engine.packs.settle(first) == "leaving"
+    assert engine.packs.settle(me.subject, first) == "leaving"
     assert oldest() == [yours, second]
     assert len(engine.packs.oldest(1)) == 1

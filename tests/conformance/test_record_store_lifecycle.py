@@ -436,27 +436,27 @@ def test_a_record_lies_in_its_pack_until_it_is_brought_back(engine: Engine, else
     number = open_pack(engine, me)
 
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    assert engine.packs.settle(number) == "kept"
+    assert engine.packs.settle(me.subject, number) == "kept"
     cold = there(engine.records, me, record.id)
     assert cold.pack == number
-    assert elsewhere.packs.members(number) == [record.id]
+    assert elsewhere.packs.members(me.subject, number) == [record.id]
     assert engine.records.replace(changed(cold, content="changed")) is False, "it is brought back before it is changed"
 
     back = move(cold, State.ACTIVE, keeping=keeping("a long story"))
     assert engine.records.transition(me.subject, [back], now=NOW) == [Outcome.DONE]
 
     assert there(engine.records, me, record.id).pack is None
-    assert engine.packs.members(number) == []
-    found = engine.packs.get(number)
+    assert engine.packs.members(me.subject, number) == []
+    found = engine.packs.get(me.subject, number)
     assert found is not None
     assert found.state == "stale", "the object holds a record that does not lie in it any more"
-    assert engine.packs.settle(number) == "leaving"
+    assert engine.packs.settle(me.subject, number) == "leaving"
 
 
 def test_no_record_moves_into_a_pack_that_was_given_up(engine: Engine, me: Person) -> None:
     (record,) = add(engine, me, "a long story")
     number = open_pack(engine, me)
-    assert engine.packs.settle(number) == "leaving", "nothing lies in it"
+    assert engine.packs.settle(me.subject, number) == "leaving", "nothing lies in it"
 
     step = move(record, State.ARCHIVED, keeping=keeping("a", pack=number))
     assert engine.records.transition(me.subject, [step], now=NOW) == [Outcome.STALE]
@@ -468,7 +468,7 @@ def test_a_record_is_not_deleted_while_part_of_it_lies_elsewhere(engine: Engine,
     (record,) = add(engine, me, "a long story")
     number = open_pack(engine, me)
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    engine.packs.settle(number)
+    engine.packs.settle(me.subject, number)
     cold = there(engine.records, me, record.id)
     engine.records.transition(me.subject, [move(cold, State.RECYCLED)], now=NOW)
     binned = there(engine.records, me, record.id)
@@ -478,7 +478,7 @@ def test_a_record_is_not_deleted_while_part_of_it_lies_elsewhere(engine: Engine,
     engine.records.transition(me.subject, [move(binned, State.DELETING)], now=NOW)
     leaving = there(engine.records, me, record.id)
     assert engine.records.transition(me.subject, [move(leaving, State.DELETED)], now=NOW) == [Outcome.STALE]
-    assert engine.packs.settle(number) == "leaving"
+    assert engine.packs.settle(me.subject, number) == "leaving"
     assert there(engine.records, me, record.id).pack is None
 
     assert engine.records.transition(me.subject, [move(leaving, State.DELETED)], now=NOW) == [Outcome.DONE]
@@ -489,7 +489,7 @@ def test_a_restore_that_was_not_made_leaves_the_pack_as_it_was(engine: Engine, m
     (record,) = add(engine, me, "a long story", name="the story")
     number = open_pack(engine, me)
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    engine.packs.settle(number)
+    engine.packs.settle(me.subject, number)
     engine.records.transition(me.subject, [move(there(engine.records, me, record.id), State.RECYCLED)], now=NOW)
     add(engine, me, "another", name="the story")
     binned = there(engine.records, me, record.id)
@@ -498,7 +498,7 @@ def test_a_restore_that_was_not_made_leaves_the_pack_as_it_was(engine: Engine, m
     assert engine.records.transition(me.subject, [back], now=NOW) == [Outcome.TAKEN]
 
     assert there(engine.records, me, record.id) == binned
-    found = engine.packs.get(number)
+    found = engine.packs.get(me.subject, number)
     assert found is not None
     assert found.state == "kept"
 

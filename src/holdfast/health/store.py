@@ -94,7 +94,7 @@ def _open_packs(packs: PackStore, some: Iterable[Pack], settings: Settings) -> i
             opened += 1
         except errors.ObjectMissingError:
             owner = PurePosixPath(pack.name).parent.name
-            if packs.get(pack.number) is not None and ledger.find(owner) is None:
+            if packs.get(pack.subject, pack.number) is not None and ledger.find(owner) is None:
                 raise
     return opened
 

@@ -126,10 +126,10 @@ class Archives:
                 return done
             done |= self._carry_out(run, found[part], partial(self._cold, number))
             if joined is not None:
-                self.packs.swap(joined.number, number, members=len(old), lease=run.lease)
-            self._settle(number, run.lease, run.now)
+                self.packs.swap(run.subject, joined.number, number, members=len(old), lease=run.lease)
+            self._settle(run.subject, number, run.lease, run.now)
             if joined is not None:
-                self._settle(joined.number, run.lease, run.now)
+                self._settle(run.subject, joined.number, run.lease, run.now)
         return done
 
     def _to_join(self, subject: Subject) -> tuple[Pack | None, list[Packed]]:
@@ -146,7 +146,7 @@ class Archives:
 
     def _copied(self, pack: Pack) -> list[Packed]:
         """What is in a pack and is to stay."""
-        members = set(self.packs.members(pack.number))
+        members = set(self.packs.members(pack.subject, pack.number))
         return [item for item in self._read(pack) if item.id in members]
 
     def _write(self, run: Run, items: Sequence[Packed]) -> int:
@@ -163,7 +163,9 @@ class Archives:
             raise errors.ObjectDamagedError(
                 f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
             )
-        if self.packs.get(number) is None:  # it took so long that another process has taken over, and given it up
+        if (
+            self.packs.get(run.subject, number) is None
+        ):  # it took so long that another process has taken over, and given it up
             objects.delete([name])
             raise errors.LeaseLostError(f"another process has taken over; the object {name} was given up")
         return number
@@ -199,7 +201,7 @@ class Archives:
 
     def read(self, record: Record) -> Packed:
         """The whole of a cold record, from the object store."""
-        pack = None if record.pack is None else self.packs.get(record.pack)
+        pack = None if record.pack is None else self.packs.get(record.scope.subject, record.pack)
         if pack is None:
             raise errors.ConflictError(f"memory {record.id} is not in cold storage; there is nothing to bring back")
         for item in self._read(pack):
@@ -207,9 +209,9 @@ class Archives:
                 return item
         raise errors.ObjectDamagedError(f"memory {record.id} is not in the object {pack.name}, where it should be")
 
-    def contents(self, number: int) -> dict[str, Packed] | None:
+    def contents(self, subject: Subject, number: int) -> dict[str, Packed] | None:
         """All that lies in a pack, by id; ``None`` if there is no such pack (any more)."""
-        pack = self.packs.get(number)
+        pack = self.packs.get(subject, number)
         return None if pack is None else {item.id: item for item in self._read(pack)}
 
     def rehydrate(self, record: Record, *, now: int) -> Record:
@@ -235,10 +237,10 @@ class Archives:
         found = self.records.get(record.scope.subject, record.id)
         return record if found is None else found
 
-    def tidy(self, number: int, *, now: int, lease: Lease) -> None:
+    def tidy(self, subject: Subject, number: int, *, now: int, lease: Lease) -> None:
         """Write a pack that a record has left anew without it. Only whoever has the lease writes to cold storage."""
         try:
-            self._settle(number, lease, now)
+            self._settle(subject, number, lease, now)
         except errors.ObjectStoreError as problem:  # the next sweep tries again
             _log.warning("%s", problem)
 
@@ -266,40 +268,40 @@ class Archives:
         trouble: errors.ObjectStoreError | None = None
         for pack in unsettled:
             try:
-                self._settle(pack.number, lease, now)
+                self._settle(pack.subject, pack.number, lease, now)
             except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:
                 trouble = trouble or problem
         if trouble is not None:
             raise trouble
         return len(unsettled)
 
-    def _settle(self, number: int, lease: Lease | None, now: int) -> None:
+    def _settle(self, subject: Subject, number: int, lease: Lease | None, now: int) -> None:
         """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
-        state = self.packs.settle(number)
+        state = self.packs.settle(subject, number)
         if state == "stale":
             with suppress(errors.NotFoundError):  # erased meanwhile
-                self._write_anew(number, lease, now)
-        self._finish(number)
+                self._write_anew(subject, number, lease, now)
+        self._finish(subject, number)
 
-    def _write_anew(self, number: int, lease: Lease | None, now: int) -> None:
+    def _write_anew(self, subject: Subject, number: int, lease: Lease | None, now: int) -> None:
         """Write a pack again, with what is to stay."""
-        pack = self.packs.get(number)
+        pack = self.packs.get(subject, number)
         if pack is None or is_tombstone(pack.subject):
             return
-        run = Run(pack.subject, self.packs.alias(pack.subject), now, lease)
-        if self.packs.get(number) != pack:  # another may have the name by now
+        run = Run(subject, self.packs.alias(subject), now, lease)
+        if self.packs.get(subject, number) != pack:  # another may have the name by now
             return
         staying = self._copied(pack)
         again = self._write(run, staying)
-        self.packs.swap(number, again, members=len(staying), lease=lease)
-        self._finish(again)
+        self.packs.swap(subject, number, again, members=len(staying), lease=lease)
+        self._finish(subject, again)
 
-    def _finish(self, number: int) -> None:
+    def _finish(self, subject: Subject, number: int) -> None:
         """Settle a pack once more, and let its object go if no record lies in it."""
-        self.packs.settle(number)
-        for pack in self.packs.leaving(number):
+        self.packs.settle(subject, number)
+        for pack in self.packs.leaving(subject, number):
             self.objects().delete([pack.name])
-            self.packs.forget(number)
+            self.packs.forget(subject, number)
 
 
 def to_move(decision: Decision, cause: Cause, rule: str | None = None, **effects: Any) -> Move:

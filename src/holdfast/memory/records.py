@@ -226,7 +226,7 @@ class DurableRecords:
     def _leave_pack(self, record_id: str, ended: int, pack: int, now: int) -> None:
         """A record left cold storage as it was changed: what ended is whole again, as far as it can be read."""
         try:
-            packed = (self.services.archives.contents(pack) or {}).get(record_id)
+            packed = (self.services.archives.contents(self.scope.subject, pack) or {}).get(record_id)
             record = None if packed is None else self.find(record_id)
             if packed is not None and record is not None:
                 whole = replace(record, content=packed.document["content"], metadata=packed.document["metadata"])
@@ -301,7 +301,7 @@ class DurableRecords:
         """Take what has left a pack out of it, unless another is at work there; the next sweep does it then."""
         with self.services.leadership.held() as lease:
             if lease is not None:
-                self.services.archives.tidy(pack, now=now, lease=lease)
+                self.services.archives.tidy(self.scope.subject, pack, now=now, lease=lease)
 
     def search(self, name: MemoryType, query: Query, options: SearchOptions) -> list[tuple[Record, Hit]]:
         """The best matches of a kind with their records, best first."""

@@ -107,13 +107,13 @@ class PackReader(Protocol):
     def alias(self, subject: Subject) -> str:
         """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
 
-    def get(self, number: int) -> Pack | None:
+    def get(self, subject: Subject, number: int) -> Pack | None:
         """A pack that is kept, or stale."""
 
     def unsettled(self, tenant: str) -> list[Pack]:
         """The packs that something is to be done with."""
 
-    def members(self, number: int) -> list[str]:
+    def members(self, subject: Subject, number: int) -> list[str]:
         """The records that lie in a pack and are to stay."""
 
     def small(self, subject: Subject, *, below: int) -> Pack | None:
@@ -134,19 +134,19 @@ class PackWriter(Protocol):
         ``NotFoundError``, if the subject does not go by the pseudonym ``alias`` (any more).
         """
 
-    def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+    def swap(self, subject: Subject, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
 
         ``False``, changing nothing, if there are not so many members any more, or the new pack was given up.
         """
 
-    def settle(self, number: int) -> str | None:
+    def settle(self, subject: Subject, number: int) -> str | None:
         """The state that a pack is in by the records that lie in it, set; ``None`` if it is leaving already."""
 
-    def leaving(self, number: int) -> list[Pack]:
+    def leaving(self, subject: Subject, number: int) -> list[Pack]:
         """The pack, if it is leaving."""
 
-    def forget(self, number: int) -> None:
+    def forget(self, subject: Subject, number: int) -> None:
         """The object is gone."""
 
 

@@ -190,7 +190,7 @@ class Person:
         if number not in self._packs:
             while len(self._packs) >= _CACHED_PACKS:
                 self._packs.pop(next(iter(self._packs)))
-            self._packs[number] = self.sources.archives.contents(number)
+            self._packs[number] = self.sources.archives.contents(self.subject, number)
         return self._packs[number]
 
 

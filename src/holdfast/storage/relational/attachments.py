@@ -120,47 +120,48 @@ class SqlPacks(SqlStore):
                 raise _erased()
             return tx.number("packs.open", (number, name, records, size, digest, now))
 
-    def get(self, number: int) -> Pack | None:
-        pack = self._find(Pack, "packs.get", number)
-        return None if pack is None or pack.state == "leaving" else pack
+    def get(self, subject: Subject, number: int) -> Pack | None:
+        found = self._ask_about(subject, Pack, "packs.get", number)
+        return next((pack for pack in found if pack.state != "leaving"), None)
 
-    def leaving(self, number: int) -> list[Pack]:
-        return [pack for pack in self._database.ask(Pack, "packs.get", (number,)) if pack.state == "leaving"]
+    def leaving(self, subject: Subject, number: int) -> list[Pack]:
+        return [pack for pack in self._ask_about(subject, Pack, "packs.get", number) if pack.state == "leaving"]
 
     def unsettled(self, tenant: str) -> list[Pack]:
         return self._database.ask(Pack, "packs.unsettled", (tenant,))
 
-    def members(self, number: int) -> list[str]:
-        return self._database.ask(str, "packs.members", (number,))
+    def members(self, subject: Subject, number: int) -> list[str]:
+        return self._ask_about(subject, str, "packs.members", number)
 
     def small(self, subject: Subject, *, below: int) -> Pack | None:
-        return self._find(Pack, "packs.small", subject, below)
+        return next(iter(self._ask_about(subject, Pack, "packs.small", below)), None)
 
     def oldest(self, limit: int) -> list[Pack]:
         return self._database.ask(Pack, "packs.oldest", (limit,))
 
-    def swap(self, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+    def swap(self, subject: Subject, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
         with self._database.write() as tx:
             check_lease(tx, lease)
-            _lock_subject(tx, old)
-            whole = tx.number("packs.count_members", (old,)) == members
-            if not whole or tx.find(int, "packs.is_writing", (new,)) is None:
+            whose = tx.number_of(subject)
+            whole = whose is not None and tx.number("packs.count_members", (whose, old)) == members
+            if not whole or tx.find(int, "packs.is_writing", (whose, new)) is None:
                 return False
-            tx.run("packs.move_members", (new, old))
-            tx.run("packs.empty", (old,))
-            tx.run("packs.set_state", ("leaving", old))
+            tx.run("packs.move_members", (whose, old, new))
+            tx.run("packs.empty", (whose, old))
+            tx.run("packs.set_state", (whose, old, "leaving"))
             return True
 
-    def settle(self, number: int) -> str | None:
+    def settle(self, subject: Subject, number: int) -> str | None:
         with self._database.write() as tx:
-            _lock_subject(tx, number)
-            state = tx.find(str, "packs.settle", (number,))
+            pack = (tx.number_of(subject), number)
+            state = tx.find(str, "packs.settle", pack)
             if state == "leaving":
-                tx.run("packs.empty", (number,))
+                tx.run("packs.empty", pack)
         return state
 
-    def forget(self, number: int) -> None:
-        self._change("packs.forget", number)
+    def forget(self, subject: Subject, number: int) -> None:
+        with self._database.write() as tx:
+            tx.run("packs.forget", (tx.number_of(subject), number))
 
 
 def _alias(tx: Transaction, number: int | None) -> str:
@@ -172,13 +173,6 @@ def _alias(tx: Transaction, number: int | None) -> str:
 
 def _erased() -> NotFoundError:
     return NotFoundError("nothing is kept of that user, or not any more: they were erased meanwhile")
-
-
-def _lock_subject(tx: Transaction, number: int) -> None:
-    """Have the subject of a pack to itself."""
-    pack = tx.find(Pack, "packs.get", (number,))
-    if pack is not None:
-        tx.number_of(pack.subject)
 
 
 class SqlFacts(SqlStore):

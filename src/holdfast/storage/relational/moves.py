@@ -251,7 +251,7 @@ class MoveBatch:
         except DuplicateError:
             return Outcome.TAKEN
         if row.pack is not None and (keeping is not None or move.target is State.DELETING):
-            self.tx.run("packs.mark_stale", (row.pack,))
+            self.tx.run("packs.mark_stale", (self.number, row.pack))
         if move.source in LIVE or move.target in LIVE:
             counter.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
             counter.note_change(move.id)
@@ -281,7 +281,7 @@ class MoveBatch:
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
         if number is not None and number not in self._packs:
-            self._packs[number] = self.tx.find(int, "packs.is_writing", (number,)) is not None
+            self._packs[number] = self.tx.find(int, "packs.is_writing", (self.number, number)) is not None
         return number is None or self._packs[number]
 
     def _note(self, move: Move, kind: str) -> None:

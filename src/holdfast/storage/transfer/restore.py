@@ -259,12 +259,12 @@ class RecordBatch(_RestoreBatch):
             is_leaving = live is None or live.state == "leaving"
             if live is not None and not is_leaving and live.is_filled:  # records lie in it, so it is there
                 self._packs[old] = live.number
-                self._tx.run("packs.mark_stale", (live.number,))
+                self._tx.run("packs.mark_stale", (self._number, live.number))
             elif pack.name not in objects or (is_leaving and objects[pack.name] is not None):
                 wanted.append(pack)
             elif live is not None and objects[pack.name] is not None:
                 self._packs[old] = live.number
-                self._tx.run("packs.set_state", ("stale", live.number))  # the next sweep settles it
+                self._tx.run("packs.set_state", (self._number, live.number, "stale"))  # the next sweep settles it
                 put.append(pack.name)
         if wanted:
             raise WantedError(wanted)
@@ -313,7 +313,7 @@ class RecordBatch(_RestoreBatch):
             if row.state in LIVE:
                 counter.count(-1, -row.size)
             if row.pack is not None:
-                self._tx.run("packs.mark_stale", (row.pack,))
+                self._tx.run("packs.mark_stale", (self._number, row.pack))
         if rows:
             self._tx.run("restore.remove_records", (self._number, to_json([row.key for row in rows])))
 

@@ -371,7 +371,6 @@ CREATE TABLE packs (
     UNIQUE (subject, name)
 );
 
-CREATE INDEX packs_by_no ON packs (no);
 CREATE INDEX packs_unsettled ON packs (no) WHERE state <> 'kept';
 
 -- The audit chain: one chain of hashes per subject, so that no writer waits for a lock that all users share.
