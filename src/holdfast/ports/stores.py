@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from holdfast.ports.conversations import History, ShortTermStore
 from holdfast.ports.coordination import ClockStore, IdentityStore, JobStore, KeyStore, LeaseStore, ReplyStore
 from holdfast.ports.feed import RecallFeed
+from holdfast.ports.figures import FigureStore
 from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
@@ -34,6 +35,7 @@ class Stores:
     schemas: SchemaStore
     rules: RuleStore
     dues: DueStore
+    figures: FigureStore
     holds: HoldStore
     packs: PackStore
     audit: AuditStore
