@@ -66,7 +66,7 @@ class Holdfast(TenantServices):
         self.recall, self.dues, self.trust = base.services.recall, base.services.dues, base.services.trust
         self.keyring, self.ledger, self.eraser = base.keyring, base.ledger, base.eraser
         self.certificates, self.schedule = base.certificates, base.schedule
-        self.access, self.replies = base.access, base.replies
+        self.access, self.sign_ins, self.replies = base.access, base.sign_ins, base.replies
         self.agents, self.tools = self.registry.agents, self.registry.tools
 
     def of_tenant(self, tenant: str) -> Holdfast:

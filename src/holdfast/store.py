@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from holdfast.access.keys import Access
 from holdfast.access.replies import Replies
+from holdfast.access.sign_ins import SignIns
 from holdfast.backups.catalog import Catalog, describe_last
 from holdfast.backups.lost_keys import Abandoned, LostKeys
 from holdfast.backups.restore import Restored
@@ -33,7 +34,6 @@ from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
-from holdfast.lifecycle.figures.memories import Memories
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
@@ -163,6 +163,7 @@ class Store:
             services.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
         )
         self.access = Access(services.keys, now, services.new_id, note=self._note_revoked)
+        self.sign_ins = SignIns(services.sign_ins, self.access, now)
         self.replies = Replies(services.replies, now, erasures=lambda: (subjects.ledger_seen() or (0, ""))[0])
         self.certificates = Certificates(
             self.state,
@@ -368,7 +369,6 @@ class TenantServices:
         self.policies = Policies(mine)
         self.registry = Registry(mine)
         self.sessions = Sessions(mine)
-        self.memories = Memories(mine)
         self.parts = SessionParts(mine)
         self.domains = Domains(mine, base.state, services.objects)
         erase, load = self.sessions.erase, base.settings.sweep_load

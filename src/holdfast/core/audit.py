@@ -81,14 +81,16 @@ PYTHON: Final = "python"
 CLI: Final = "cli"
 REST: Final = "rest"
 MCP: Final = "mcp"
+CONSOLE: Final = "console"
 SCHEDULE: Final = "schedule"
 #: Actors that Holdfast names itself, each with its meaning.
 ACTORS: Final = {
-    "key:<id>": "The caller of the REST API or of MCP, by the id of its API key.",
+    "key:<id>": "The caller of the REST API, of MCP or of the console, by the id of its API key.",
     PYTHON: "A program that uses the library.",
     CLI: "The command line.",
     REST: "A caller of the REST API without a key, on the same machine.",
     MCP: "A caller of MCP without a key, on the same machine.",
+    CONSOLE: "Who uses the console without a key, on the same machine.",
     SCHEDULE: "A job of the schedule.",
 }
 _KEY: Final = "key:"

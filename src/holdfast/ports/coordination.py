@@ -162,6 +162,19 @@ class KeyStore(Protocol):
         """Whether any key lets anyone in."""
 
 
+class SignInStore(Protocol):
+    """Browsers that act for an API key. A token never comes here, only its hash."""
+
+    def add(self, hashed: bytes, key_id: str, *, until: int) -> None:
+        """Let the token of a hash stand for a key until then."""
+
+    def find(self, hashed: bytes, *, now: int) -> ApiKey | None:
+        """The key that a token stands for now, be the key valid or not."""
+
+    def end(self, hashed: bytes, *, now: int) -> None:
+        """Let a token stand for nothing, and forget those whose time is over."""
+
+
 class ReplyStore(Protocol):
     """Replies to requests that may come again. What is kept here is sealed and hashed by those who use it."""
 

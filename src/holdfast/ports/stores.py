@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.ports.conversations import History, ShortTermStore
-from holdfast.ports.coordination import ClockStore, IdentityStore, JobStore, KeyStore, LeaseStore, ReplyStore
+from holdfast.ports.coordination import (
+    ClockStore,
+    IdentityStore,
+    JobStore,
+    KeyStore,
+    LeaseStore,
+    ReplyStore,
+    SignInStore,
+)
 from holdfast.ports.feed import RecallFeed
-from holdfast.ports.figures import FigureStore
 from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
@@ -35,7 +42,6 @@ class Stores:
     schemas: SchemaStore
     rules: RuleStore
     dues: DueStore
-    figures: FigureStore
     holds: HoldStore
     packs: PackStore
     audit: AuditStore
@@ -47,6 +53,7 @@ class Stores:
     subjects: SubjectStore
     reader: SubjectReader
     keys: KeyStore
+    sign_ins: SignInStore
     replies: ReplyStore
     identity: IdentityStore
 

@@ -10,12 +10,12 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
-from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies
+from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies, SqlSignIns
 from holdfast.storage.relational.attachments import SqlFacts, SqlKeptOut, SqlPacks, SqlProvenance, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.dues import SqlDues, SqlFigures
+from holdfast.storage.relational.dues import SqlDues
 from holdfast.storage.relational.feed import SqlFeed
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
@@ -42,7 +42,6 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         schemas=SqlSchemas(joined),
         rules=SqlRules(joined),
         dues=SqlDues(joined),
-        figures=SqlFigures(joined),
         holds=SqlHolds(joined),
         packs=SqlPacks(joined),
         audit=SqlAudit(joined),
@@ -54,6 +53,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         subjects=SqlSubjects(joined),
         reader=SqlSubjectReader(joined),
         keys=SqlKeys(joined),
+        sign_ins=SqlSignIns(joined),
         replies=SqlReplies(database),
         identity=SqlIdentity(database),
     )

@@ -83,6 +83,20 @@ class SqlKeys(SqlStore):
         return self._database.ask(int, "access.valid", (now,)) > [0]
 
 
+class SqlSignIns(SqlStore):
+    """The ``SignInStore`` of the relational engines."""
+
+    def add(self, hashed: bytes, key_id: str, *, until: int) -> None:
+        self._change("access.sign_in", hashed, key_id, until)
+
+    def find(self, hashed: bytes, *, now: int) -> ApiKey | None:
+        row = self._find(KeyRow, "access.signed_in", hashed, now)
+        return None if row is None else _parse_key(row)
+
+    def end(self, hashed: bytes, *, now: int) -> None:
+        self._change("access.sign_out", hashed, now)
+
+
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:
     """Let no key name a user any more; how many did. One that was for nobody else is removed: it must not become one
     for everybody.

@@ -141,8 +141,7 @@ class SqlHistory(SqlStore):
             return sessions.find_session(tx, scope, now) or session
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        found = self._ask_known(scope.subject, Session, "sessions.visible_session", *sessions.visible(scope, now))
-        return next(iter(found), None)
+        return self._find(Session, "sessions.visible_session", *sessions.visible(scope, now))
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:

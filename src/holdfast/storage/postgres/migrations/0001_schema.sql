@@ -502,6 +502,13 @@ CREATE TABLE api_keys (
 
 CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at);
 
+-- Browsers that signed in to the console with a key. Who has the token is the key's caller until then.
+CREATE TABLE sign_ins (
+    hashed     bytea  PRIMARY KEY,                               -- SHA-256 of the token
+    key_id     text   COLLATE "C" NOT NULL,
+    expires_at bigint NOT NULL
+);
+
 -- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
 CREATE TABLE replies (
     id           bytea  PRIMARY KEY,

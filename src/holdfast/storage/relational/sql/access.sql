@@ -27,6 +27,17 @@ UPDATE api_keys SET users = $2 WHERE id = $1
 -- name: remove
 DELETE FROM api_keys WHERE id = $1
 
+-- name: sign_in
+INSERT INTO sign_ins (hashed, key_id, expires_at) VALUES ($1, $2, $3)
+
+-- name: signed_in
+SELECT k.id, k.tenant, k.name, k.rights, k.users, k.agents, k.created_at, k.expires_at, k.revoked_at, k.last_used_at,
+       k.hashed
+FROM sign_ins AS s JOIN api_keys AS k ON k.id = s.key_id WHERE s.hashed = $1 AND s.expires_at > $2
+
+-- name: sign_out
+DELETE FROM sign_ins WHERE hashed = $1 OR expires_at <= $2
+
 -- A row without a reply is at work for as long as its lease runs, by the server's clock. A lease that goes on for longer
 -- than leases do was written before that clock was set back.
 -- name: claim
