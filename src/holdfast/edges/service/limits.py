@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.clock import Deadline
@@ -24,6 +25,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import MIB
+from holdfast.edges.console.sign_in import COOKIE
 from holdfast.edges.service.loopback import DISCONNECT, header, refuse, secret_of
 from holdfast.settings import Settings
 
@@ -232,7 +234,8 @@ class RateLimit:
         if scope["path"] in self._free:
             await self._app(scope, receive, send)
             return
-        address, secret = _address(scope), secret_of(scope)
+        # A browser has a token instead of a key.
+        address, secret = _address(scope), secret_of(scope) or HTTPConnection(scope).cookies.get(COOKIE)
         caller = address if secret is None else _hash(secret)
         wait = max(self._buckets.wait(address), self._buckets.wait(caller))
         if wait > 0:

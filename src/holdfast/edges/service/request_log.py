@@ -76,7 +76,6 @@ PAGES: Final = frozenset({"docs", "console"})
 _ALWAYS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -143,7 +142,8 @@ class _Answer:
         self._send = send
         is_page = path == "/" or ("/" in path and path.split("/", 2)[1] in PAGES)
         self._headers = (*_ALWAYS, (b"x-request-id", request_id.encode()))
-        self._defaults = ((b"content-security-policy", _PAGE if is_page else _DATA), (b"cache-control", b"no-store"))
+        policy = (b"content-security-policy", _PAGE if is_page else _DATA)
+        self._defaults = (policy, (b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer"))
         self.status: int | None = None
         self.length = 0
 

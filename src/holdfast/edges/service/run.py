@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.core.errors import ForbiddenError, HoldfastError, ObjectMissingError
 from holdfast.core.records import Scope as MemoryScope
 from holdfast.edges.access.callers import WORKERS, Callers
+from holdfast.edges.console.app import Console
+from holdfast.edges.console.table import PREFIX
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
 from holdfast.edges.rest.routes import NamedRoute
@@ -42,7 +44,8 @@ def build_api(holdfast: Holdfast, *, keys_required: bool) -> Starlette:
     """The application over an open store. With keys it may be called by any name; without, LocalOnly sees to that."""
     callers = Callers(holdfast, keys_required=keys_required)
     mcp = McpApp(callers, max_request_bytes=holdfast.settings.request_bytes)
-    routes = [NamedRoute(MCP, mcp)]  # a mount would answer below that path, not at it
+    # A mount of MCP would answer below that path, not at it.
+    routes = [NamedRoute(MCP, mcp), *Console(holdfast, callers).routes()]
     return build_app(
         holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _run_mcp(mcp), routes=routes
     )
@@ -165,7 +168,15 @@ class Where(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Every place, for people and programs."""
-        paths = {"api": "/v1", "docs": "/docs", "mcp": MCP, "metrics": METRICS, "health": HEALTH, "ready": READY}
+        paths = {
+            "api": "/v1",
+            "docs": "/docs",
+            "console": PREFIX,
+            "mcp": MCP,
+            "metrics": METRICS,
+            "health": HEALTH,
+            "ready": READY,
+        }
         places = {name: f"{self.url}{path}" for name, path in paths.items()}
         return {"url": self.url, **places, **self._asdict()}
 

@@ -1,0 +1,136 @@
+"""Numbers, sizes, times and texts for people: as HTML, with the exact value beside what is shown."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from markupsafe import Markup, escape
+
+from holdfast.edges.console.table import PREFIX
+
+#: So much of a text is shown in a list, and on a page of its own.
+LINE_CHARS: Final = 160
+PAGE_CHARS: Final = 4_000
+_UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
+#: The five states, each with its class and its word; other words that mean one of them.
+_STATES: Final = {
+    "active": ("active", "active"),
+    "archived": ("archived", "archived"),
+    "recycled": ("bin", "in the bin"),
+    "deleted": ("gone", "gone"),
+    "deleting": ("gone", "being deleted"),
+    "held": ("held", "held"),
+    "archive": ("archived", "archive"),
+    "recycle": ("bin", "to the bin"),
+    "delete": ("gone", "delete for good"),
+    "good": ("active", "good"),
+    "bad": ("bin", "bad"),
+}
+
+
+def link(path: str, **query: Any) -> str:
+    """The address of a page of the console; what is ``None`` is left out."""
+    given = {name: value for name, value in query.items() if value is not None and value != ""}
+    return PREFIX + path + (f"?{urlencode(given, errors='replace')}" if given else "")
+
+
+def number(value: float | None) -> Markup:
+    """A number with its thousands parted; a large one in short, with all of it in the title."""
+    if value is None:
+        return Markup("–")
+    short = f"{value:,}" if isinstance(value, int) and abs(value) < 10_000_000 else _shorten(value)
+    return Markup('<data value="{}" title="{}">{}</data>').format(value, f"{value:,}", short)
+
+
+def _shorten(value: float) -> str:
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def size(count: int | None) -> Markup:
+    """A number of bytes."""
+    if count is None:
+        return Markup("–")
+    value, unit = float(count), 0
+    while abs(value) >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1_000, unit + 1
+    shown = f"{value:.0f}" if unit == 0 or abs(value) >= 10 else f"{value:.1f}"
+    return Markup('<data value="{}" title="{} bytes">{} {}</data>').format(count, f"{count:,}", shown, _UNITS[unit])
+
+
+def duration(seconds: float | None) -> str:
+    """How long something takes, in the unit that fits."""
+    if seconds is None:
+        return "–"
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        if seconds >= length:
+            return f"{seconds / length:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds * 1_000:.0f} ms"
+
+
+def parse_time(value: str | float | datetime | None) -> datetime | None:
+    """A moment, in UTC: ISO 8601, or seconds since 1970."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    return value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
+
+
+def when(value: str | float | datetime | None, *, only_day: bool = False) -> Markup:
+    """A moment in UTC, which the console's script shows in the viewer's zone."""
+    moment = parse_time(value)
+    if moment is None:
+        return Markup("–")
+    shown = day(moment) if only_day else f"{day(moment)}, {moment:%H:%M} UTC"
+    exact = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
+        exact, exact, Markup(" data-day") if only_day else "", shown
+    )
+
+
+def day(value: str | date) -> str:
+    """A day, such as 2 Mar 2026."""
+    one = date.fromisoformat(value[:10]) if isinstance(value, str) else value
+    return f"{one.day} {one:%b %Y}"
+
+
+def state(name: str, word: str | None = None) -> Markup:
+    """A state as a dot with its word beside it."""
+    style, said = _STATES.get(name, ("", name))
+    return Markup('<span class="state {}">{}</span>').format(style, word or said)
+
+
+def text(value: Any, most: int = LINE_CHARS) -> Markup:
+    """What someone wrote, kept apart from what is around it, and cut where it is long."""
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=None, default=str)
+    shown = said if len(said) <= most else said[: most - 1] + "…"
+    return Markup("<bdi>{}</bdi>").format("".join(map(_visible, shown)))
+
+
+def _visible(character: str) -> str:
+    """Characters that nobody sees, and those that turn the order of others, as their code."""
+    if character in "\n\t" or character.isprintable() or character in "\u200c\u200d":
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+
+
+def identifier(value: str) -> Markup:
+    """An id, short where it is long, with all of it in the title."""
+    shown = value if len(value) <= 40 else f"{value[:24]}…{value[-8:]}"
+    return Markup('<bdi class="id" title="{}">{}</bdi>').format(
+        *("".join(map(_visible, one)) for one in (value, shown))
+    )
+
+
+def sentence(said: str) -> Markup:
+    """A sentence with a capital and a full stop."""
+    whole = said[:1].upper() + said[1:]
+    return escape(whole if whole.endswith((".", "!", "?")) else whole + ".")

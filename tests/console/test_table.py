@@ -1,0 +1,147 @@
+"""What holds of every page and every action, tried from the table: a page that is added is tried too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from api.world import AGENT, PRIVATE, USER
+from console.browser import Browser, Site
+from holdfast.core.access import Right
+from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
+from holdfast.edges.console.table import Action, Page
+from holdfast.edges.operations.catalog import OPERATIONS
+
+NAVIGATION = (
+    "Overview,Memories,Forecast,Recycle bin,Policies,Holds,Sessions,Agents,Erasure,Backups,Audit,Schedule,Playground"
+)
+CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+RIGHTS = [right.value for right in Right]
+pages = pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.path)
+actions = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda action: action.name)
+
+
+def named(site: Site, **more: str) -> dict[str, str]:
+    """What a page may be asked about: a user of the world, and what is theirs."""
+    return {"user_id": USER, "agent_id": AGENT, "session_id": "s1", **site.world.ids, **more}
+
+
+def test_the_navigation_has_the_entries_in_their_order() -> None:
+    names = [section.name for section in SECTIONS]
+    assert names == [name for name in NAVIGATION.split(",") if name in names]
+
+
+@pytest.mark.parametrize(
+    "row", [*PAGES.values(), *ACTIONS.values()], ids=lambda row: getattr(row, "name", "") or row.path
+)
+def test_every_operation_that_is_declared_exists(row: Page | Action) -> None:
+    calls = row.calls if isinstance(row, Page) else (row.operation_name,)
+    assert {*calls, *row.may_call} <= OPERATIONS.keys()
+
+
+@pages
+@pytest.mark.parametrize("right", RIGHTS)
+def test_a_page_is_for_those_whose_key_may_use_it(site: Site, page: Page, right: str) -> None:
+    browser = site.browser(right)
+    shown = browser.get(page.path, **named(site))
+    principal = site.holdfast.access.identify(site.secret(right))
+    may = page.is_for(principal)
+    assert (shown.status, shown.code) == ((200, None) if may else (403, "forbidden"))
+    entries = re.findall(r'<li><a href="([^"]+)"', browser.get("/console").html)
+    first = next(section.pages[0] for section in SECTIONS if page in section.pages)
+    assert (first.path in entries) == first.is_for(principal)
+
+
+@actions
+@pytest.mark.parametrize("right", RIGHTS)
+def test_an_action_is_for_those_whose_key_may_use_it(site: Site, action: Action, right: str) -> None:
+    browser = site.browser(right)
+    fields = named(site)
+    is_allowed = action.is_for(site.holdfast.access.identify(site.secret(right)))
+    shown = browser.get(f"/console/do/{action.name}", **fields)
+    if is_allowed:
+        assert shown.status != 403 or "proof" in shown.html
+        return
+    assert (shown.status, shown.code) == (403, "forbidden")
+    posted = browser.request(
+        "POST", f"/console/do/{action.name}", data={**fields, "confirmed": "yes", "proof": proof(browser)}
+    )
+    assert (posted.status, posted.code) == (403, "forbidden")
+
+
+def proof(browser: Browser) -> str:
+    return browser.get("/console").form("/sign-out").fields["proof"]
+
+
+@actions
+def test_no_action_runs_without_the_proof_of_its_browser(site: Site, action: Action) -> None:
+    browser, other = site.browser("admin", tenant="*"), site.browser("admin", tenant="*")
+    before = site.world.seen()
+    for wrong in (None, "", "0" * 64, proof(other)):
+        data = {**named(site), "confirmed": "yes", **({} if wrong is None else {"proof": wrong})}
+        refused = browser.request("POST", f"/console/do/{action.name}", data=data)
+        assert (refused.status, refused.code) == (403, "forbidden")
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    data = {**named(site), "confirmed": "yes", "proof": proof(browser)}
+    assert browser.request("POST", f"/console/do/{action.name}", data=data, headers=foreign).status == 403
+    assert site.world.seen() == before
+
+
+@pages
+def test_nobody_sees_what_is_another_tenants(site: Site, page: Page) -> None:
+    browser = site.browser("admin", tenant="other")
+    browser.cookies.set("holdfast_tenant", "acme", domain="localhost.local", path="/console")
+    shown = browser.get(page.path, **named(site))
+    assert PRIVATE not in shown.html
+    assert PRIVATE.replace("'", "&#39;") not in shown.html
+
+
+@pages
+def test_a_key_that_is_bound_to_a_user_sees_nothing_of_others(site: Site, page: Page) -> None:
+    browser = site.browser("admin", users=["bob"])
+    shown = browser.get(page.path, **named(site))
+    assert PRIVATE not in shown.html
+    assert shown.status in (200, 403, 404)
+
+
+@actions
+def test_a_key_that_is_bound_to_a_user_does_nothing_to_others(site: Site, action: Action) -> None:
+    browser = site.browser("admin", users=["bob"])
+    before = site.world.seen()
+    data = {**named(site, content="x", reason="x", to="1"), "confirmed": "yes", "proof": proof(browser)}
+    refused = browser.request("POST", f"/console/do/{action.name}", data=data)
+    assert PRIVATE not in refused.html
+    assert site.world.seen() == before
+
+
+@pages
+def test_a_page_is_small_strict_and_in_no_frame(site: Site, page: Page) -> None:
+    shown = site.browser("admin", tenant="*").get(page.path, **named(site))
+    headers = shown.response.headers
+    assert headers["content-security-policy"].startswith(CSP)
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert len(shown.response.content) < 100_000
+    assert not re.search(r"<style|<script(?! type=\"module\" src=\"/console/static/)| style=| on\w+=", shown.html)
+
+
+def test_what_a_page_loads_is_small_and_kept_by_the_browser(site: Site) -> None:
+    browser = site.browser()
+    page = browser.get("/console/sign-in")
+    loaded = [browser.get(path).response for path in re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page.html)]
+    assert sum(len(one.content) for one in loaded) + len(page.response.content) < 100_000
+    for one in loaded:
+        assert "immutable" in one.headers["cache-control"]
+        again = browser.request("GET", str(one.url), headers={"If-None-Match": one.headers["etag"]})
+        assert again.status == 304
+    assert "class Console" not in browser.get("/console/static/..%2Fapp.py").html
+
+
+def test_what_is_no_page_is_told_so_by_a_page(site: Site) -> None:
+    browser = site.browser("read")
+    for path in ("/console/nothing", "/console/do/nothing", "/console/jobs/nothing"):
+        shown = browser.get(path)
+        assert (shown.status, shown.code) == (404, "not_found")
