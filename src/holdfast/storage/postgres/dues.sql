@@ -46,3 +46,11 @@ SELECT CASE WHEN $5::jsonb ? subject::text THEN subject END AS subject,
 FROM sessions
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
 GROUP BY 1, 2, 3, 4
+
+-- The sum of many moments is larger than a bigint.
+-- name: ages
+SELECT kind, place::bigint AS place, sum(records)::bigint AS records, sum(seconds)::bigint AS seconds
+FROM (SELECT profile, width_bucket(aged_from, translate($1::text, '[]', '{}')::bigint[]) AS place,
+             count(*) AS records, sum(aged_from / 1000000) AS seconds
+      FROM records WHERE state IN ('active', 'archived') GROUP BY 1, 2) AS aged
+JOIN profiles ON profiles.no = aged.profile GROUP BY 1, 2

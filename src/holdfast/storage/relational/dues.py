@@ -6,7 +6,6 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from holdfast.core.decisions import Held, RecordFacts, Window
@@ -84,10 +83,12 @@ class HoldingRow(NamedTuple):
 
 
 class AgesRow(NamedTuple):
-    """How many records are of an age, and the sum of what their ages count from."""
+    """How many records of a kind age from between two bounds, and the sum of the moments, in seconds."""
 
+    kind: str
+    place: int
     records: int
-    total: int
+    seconds: int
 
 
 class SqlDues(SqlStore):
@@ -215,17 +216,12 @@ class SqlDues(SqlStore):
         return [(kind_name(row.kind), row.bytes, row.memories) for row in found]
 
     def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
-        limits = [_LAST, *sorted(bounds, reverse=True), _FIRST]
+        first = [bound + 1 for bound in sorted(bounds)]
         counts: dict[str, tuple[list[int], int]] = {}
-        with self._database.read() as tx:
-            for profile in tx.all(ProfileRow, "dues.every_profile"):
-                found, total = counts.get(profile.kind, ([0] * (len(limits) - 1), 0))
-                for place, (newest, oldest) in enumerate(pairwise(limits)):
-                    for state in (State.ACTIVE, State.ARCHIVED):
-                        (ages,) = tx.all(AgesRow, "dues.ages", (profile.no, state, oldest, newest))
-                        found[place] += ages.records
-                        total += int(ages.total) * SECOND
-                counts[profile.kind] = (found, total)
+        for row in self._database.ask(AgesRow, "dues.ages", (to_json(first),)):
+            found, total = counts.get(row.kind, ([0] * (len(first) + 1), 0))
+            found[len(first) - row.place] += row.records
+            counts[row.kind] = (found, total + row.seconds * SECOND)
         return counts
 
     def give_back(self, pages: int) -> int:

@@ -49,3 +49,13 @@ GROUP BY 1, 2, 3, 4
 SELECT count(*) FROM profiles CROSS JOIN records INDEXED BY records_due ON records.profile = profiles.no
 WHERE profiles.tenant = ?1 AND profiles.kind = ?2 AND delete_after IS NOT NULL
   AND state IN ('active', 'archived') AND aged_from <= ?3 - delete_after AND key BETWEEN ?4 AND ?5
+
+-- Each count is of a range of the index: to group what is not in order takes five times as long.
+-- name: ages
+SELECT profiles.kind, place, count(*) AS records, sum(aged_from / 1000000) AS seconds
+FROM profiles CROSS JOIN (SELECT 'active' AS state UNION ALL SELECT 'archived') AS live
+CROSS JOIN (SELECT key AS place FROM json_each(?1) UNION ALL SELECT json_array_length(?1)) AS places
+CROSS JOIN records INDEXED BY records_due
+  ON records.profile = profiles.no AND records.state = live.state AND records.state IN ('active', 'archived')
+ AND aged_from >= iif(place = 0, -1 << 63, ?1 ->> (place - 1)) AND aged_from < ifnull(?1 ->> place, ~(-1 << 63))
+GROUP BY 1, 2

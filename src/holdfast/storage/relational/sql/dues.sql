@@ -89,14 +89,6 @@ FROM (SELECT subject AS number, min(purge_at) AS purge_at FROM records INDEXED B
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
 
--- name: every_profile
-SELECT no, kind FROM profiles WHERE kind <> 'history'
-
--- The sum of many moments is larger than a bigint.
--- name: ages
-SELECT count(*) AS records, coalesce(sum(aged_from / 1000000), 0)::bigint AS total FROM records INDEXED BY records_due
-WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from > $3 AND aged_from <= $4
-
 -- name: bytes_by_kind
 SELECT scope & :LAST_KIND AS kind, sum(bytes)::bigint AS bytes, sum(memories)::bigint AS memories FROM scopes GROUP BY 1
 
