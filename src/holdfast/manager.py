@@ -153,9 +153,10 @@ class Memory(UserData):
 
         With ``dedupe``, a memory of the same kind and scope that has the same text already (whatever the case, the
         white space and the closing punctuation) is returned instead, and ``operation`` is ``exists``; if not said, the
-        settings decide. It has no effect on working and short-term memory and on episodes. With ``similar``, the
-        result has up to so many memories of the kind that are close to this one (``score`` 0.5 or more), so that one of
-        them can be corrected instead; nothing is merged for being similar.
+        settings decide. So is one that said this before and was corrected: ``corrected_to`` is what it says now; to go
+        back to what was said, ``correct`` it. It has no effect on working and short-term memory and on episodes. With
+        ``similar``, the result has up to so many memories of the kind that are close to this one (``score`` 0.5 or
+        more), so that one of them can be corrected instead; nothing is merged for being similar.
 
         A text that is kept out (see ``delete``) is not added: ``operation`` is ``kept_out``, and ``memory_id`` that of
         the memory that was deleted. A setting makes it a ``KeptOutError``, which other ways to write raise in any case.
@@ -164,6 +165,8 @@ class Memory(UserData):
         has the ids of the memories and messages of this user that it was made from.
         """
         origin = self._records.origin(source, derived_from)
+        if similar:
+            check_count(similar, "similar")
         if key is not None or supersedes is not None:
             elapsed_ms, kind = start_watch(), kind_of(memory_type)
             check_versioned(kind, key)
@@ -172,9 +175,11 @@ class Memory(UserData):
             draft = self._additions.draft(kind, content, metadata, origin)
             if supersedes is not None:
                 record = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
-                return self._additions.describe_corrected(record, content, elapsed_ms())
-            outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
-            return describe_put(kind, content, elapsed_ms(), outcome, put)
+                result = self._additions.describe_corrected(record, content, elapsed_ms())
+            else:
+                outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
+                result = describe_put(kind, content, elapsed_ms(), outcome, put)
+            return self._propose(result, kind, content, similar) if similar else result
         how = {"prune": self.auto_prune, "dedupe": dedupe}
         return self._add_one(content, memory_type, metadata, origin, similar=similar, **how)
 
@@ -194,6 +199,8 @@ class Memory(UserData):
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
         origin = self._records.origin(source, derived_from)
+        if similar:
+            check_count(similar, "similar")
         return self._add_one(content, memory_type, metadata, origin, similar=similar, prune=True, dedupe=dedupe)
 
     def add_many(
@@ -210,7 +217,8 @@ class Memory(UserData):
 
         ``metadata`` is one object for all, or a list with one for each; ``source`` and ``derived_from`` are for all.
         Gives ``memory_ids`` in the contents' order. With ``dedupe``, as in ``add``, contents that are there already or
-        come twice are not added again; ``existing`` says how many, and ``kept_out`` how many texts are kept out.
+        come twice are not added again; ``existing`` says how many, ``corrected`` how many of these were said before and
+        corrected since, and ``kept_out`` how many texts are kept out.
         """
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
@@ -227,6 +235,8 @@ class Memory(UserData):
         added = describe_added(kind, "add_many", elapsed_ms(), written)
         if written.existing:
             added["existing"] = written.existing
+        if written.corrected:
+            added["corrected"] = written.corrected
         if written.kept_out:
             added["kept_out"] = written.kept_out
         return {"memory_ids": written.ids, **added}
@@ -236,18 +246,22 @@ class Memory(UserData):
     ) -> AddResult:
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
-        if similar:
-            check_count(similar, "similar")
         written = self._write(kind, [content], metadata, origin, **how)
         elapsed = elapsed_ms()
         self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
         operation = "exists" if written.existing else "kept_out" if written.kept_out else "add"
         result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
-        if similar and kind.durable and not written.kept_out:
-            own = written.ids[0]
-            text = content if isinstance(content, str) else self._records.read(own).content
-            result["similar"] = find_similar(self._services, self._search, kind, text, added=own, count=similar)
-        return result
+        if written.corrected and (there := self._records.find(written.ids[0])) is not None:
+            result["corrected_to"] = there.content
+        is_asked = similar and kind.durable and not written.kept_out
+        return self._propose(result, kind, content, similar) if is_asked else result
+
+    def _propose(self, result: AddResult, kind: Kind, content: Content, similar: int) -> AddResult:
+        """What an add says, with the memories that are close to what was added."""
+        own = result["memory_id"]
+        text = content if isinstance(content, str) else self._records.read(own).content
+        close = find_similar(self._services, self._search, kind, text, added=own, count=similar)
+        return {**result, "similar": close}
 
     def _check_prune(self, kind: Kind) -> None:
         """Raises where whoever calls may not prune a kind."""
@@ -263,7 +277,8 @@ class Memory(UserData):
         A message has a ``role`` and a ``content``. Those without a ``message_id`` are added to the session's
         conversation first, and stay there, whatever becomes of the facts. ``extract`` is given all messages with their
         ids and gives texts, or objects with ``content`` and what else ``add`` takes. Each fact says what it is derived
-        from: the messages that it names, or all. One that is known is not added again. Nothing is overwritten:
+        from: the messages that it names, or all. One that is known is not added again, nor one that was known before
+        and was corrected since (``corrected_to`` says what holds). Nothing is overwritten:
         ``similar`` has the memories that a fact may be meant to correct.
         """
         return remember(self.add, self.short_term, messages, extract)
@@ -452,7 +467,8 @@ class Memory(UserData):
     def correct(self, memory_id: str, content: Content, *, reason: str | None = None) -> AddResult:
         """Let a memory say something else from now on; its age counts anew.
 
-        What it said is out of recall at once, and is shown by ``history`` with who ended it and the ``reason``.
+        What it said is out of recall at once, and is shown by ``history`` with who ended it and the ``reason``. What
+        says the same, in the kind's scope and without a key, is corrected with it.
         """
         elapsed_ms = start_watch()
         found = self._item_to_change(memory_id)

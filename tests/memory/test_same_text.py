@@ -45,6 +45,96 @@ def test_the_settings_decide_where_the_call_does_not(
         assert memory.add("It went well", "episodic")["operation"] == "add", "of an episode every one counts"
 
 
+def test_a_text_that_was_corrected_is_not_added_again_while_its_version_is_kept(
+    memory: MemoryManager, clock: FakeClock
+) -> None:
+    first = memory.add(TEA)["memory_id"]
+    memory.correct(first, "Ann likes coffee.")
+
+    again = memory.add(AGAIN, dedupe=True)
+
+    assert (again["operation"], again["memory_id"]) == ("exists", first)
+    assert again["corrected_to"] == "Ann likes coffee."
+    many = memory.add_many([AGAIN, "Ann has a dog"], dedupe=True)
+    assert (many["memory_ids"][0], many["existing"], many["corrected"]) == (first, 1, 1)
+    assert "corrected_to" not in memory.add("Ann likes coffee", dedupe=True), "it is what the memory says"
+    memory.correct(first, TEA)
+    assert "corrected_to" not in memory.add(AGAIN, dedupe=True), "it is so again"
+    memory.correct(first, "Ann likes milk.")
+    assert memory.add(TEA)["operation"] == "add", "nobody asked"
+    assert memory.add(AGAIN, dedupe=True).get("corrected_to") is None, "another memory says so"
+
+
+def test_a_text_that_was_corrected_can_be_added_where_that_is_unknown(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    corrected = memory.add(TEA)["memory_id"]
+    memory.correct(corrected, "Ann likes coffee.")
+    trait = memory.add("I am brief.", "persona")["memory_id"]
+    memory.correct(trait, "I am thorough.")
+
+    assert memory.add(AGAIN, "persona", dedupe=True)["operation"] == "add", "another kind"
+    other = holdfast.manager(memory.user_id, "another_agent")
+    assert other.add("I am brief.", "persona", dedupe=True)["operation"] == "add", "another agent's persona"
+    assert other.add(AGAIN, dedupe=True)["operation"] == "exists"
+    clock.advance(days=364)
+    assert memory.add(AGAIN, dedupe=True)["memory_id"] == corrected
+    clock.advance(days=2)
+    assert memory.add(AGAIN, dedupe=True)["operation"] == "add", "the version is past its time"
+
+
+def test_a_text_of_a_memory_that_was_corrected_and_deleted_can_be_added(memory: MemoryManager) -> None:
+    corrected = memory.add(TEA)["memory_id"]
+    memory.correct(corrected, "Ann likes coffee.")
+    memory.delete(corrected)
+    assert memory.add(AGAIN, dedupe=True)["operation"] == "add"
+
+
+def test_what_says_the_same_is_corrected_with_it(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
+    other = holdfast.manager(memory.user_id, "another_agent")
+    first = other.add(TEA, metadata={"topic": "drinks"})["memory_id"]
+    keyed = memory.add(TEA, key="what she likes")["memory_id"]
+    trait = memory.add(TEA, "persona")["memory_id"]
+    binned = memory.add(TEA)["memory_id"]
+    memory.delete(binned)
+    again = memory.add(AGAIN)["memory_id"]
+    holdfast.holds.add(memory_id=first, reason="a dispute", author="legal")
+    clock.advance(days=1)
+
+    memory.correct(again, "Ann likes coffee.", reason="she said so")
+
+    both = [memory.get(one) for one in (first, again)]
+    assert [(one["content"], one["version"]) for one in both] == [("Ann likes coffee.", 2)] * 2
+    assert both[0]["metadata"] == {"topic": "drinks"}
+    assert both[0]["source"] == f"agent:{memory.agent_id}", "who said it"
+    assert again in str(memory.history(first)[0]["reason"])
+    assert [memory.get(one)["content"] for one in (keyed, trait)] == [TEA, TEA], "another fact, another kind"
+    (shown,) = [one for one in memory.retrieve("What does Ann like?") if "coffee" in one["content"]]
+    assert shown["count"] == 2
+    memory.add("Ann likes milk.", key="what she likes")
+    assert memory.restore(binned)["content"] == TEA, "what was in the bin is as it was"
+    assert memory.update(again, "Ann likes cocoa.")["content"] == "Ann likes cocoa."
+    assert memory.get(first)["content"] == "Ann likes coffee.", "an update is of one memory"
+
+
+def test_what_has_no_key_follows_what_has_one(memory: MemoryManager) -> None:
+    plain = memory.add(TEA)["memory_id"]
+    memory.add(AGAIN, key="what she likes")
+    memory.add("Ann likes coffee.", key="what she likes")
+    assert memory.get(plain)["content"] == "Ann likes coffee."
+    assert [one["content"] for one in memory.list_memories()] == ["Ann likes coffee."] * 2
+
+
+def test_a_correction_that_has_no_room_for_all_of_the_same_text_changes_nothing(
+    holdfast: Holdfast, memory: MemoryManager
+) -> None:
+    both = [memory.add(text)["memory_id"] for text in (TEA, TEA)]
+    holdfast.quotas.set("long_term", max_bytes=60, user_id=memory.user_id)
+    with pytest.raises(QuotaExceededError):
+        memory.correct(both[0], "Ann likes tea that is neither green nor black.")
+    assert [memory.get(one)["content"] for one in both] == [TEA, TEA]
+
+
 def test_only_the_same_scope_and_kind_are_compared(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add(TEA)
     memory.add(TEA, "persona")

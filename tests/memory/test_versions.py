@@ -20,7 +20,6 @@ from holdfast.core.errors import (
     InvalidRuleError,
     NotFoundError,
 )
-from homes import on_sqlite
 
 WHERE = "Where does Ann live?"
 
@@ -58,6 +57,19 @@ def test_a_memory_is_superseded_and_corrected_by_its_id(memory: MemoryManager) -
 
     assert said(memory, memory_id) == [f"Ann lives in {city}." for city in ("Paris", "Lyon", "Nice", "Lille")]
     assert contents(memory.retrieve(WHERE)) == ["Ann lives in Lille."]
+
+
+def test_what_is_close_is_shown_with_a_key_and_with_an_id_too(memory: MemoryManager) -> None:
+    memory.add_many(["She has two cats", "The car is red", "Skiing was great"])
+    close = memory.add("Ann lives in Paris.")["memory_id"]
+    by_key = memory.add("Ann lives in Lyon.", key="city", similar=3)
+    assert [one["memory_id"] for one in by_key["similar"]] == [close]
+    by_id = memory.add("Ann lives in Nice.", supersedes=by_key["memory_id"], similar=3)
+    assert (by_id["version"], [one["memory_id"] for one in by_id["similar"]]) == (2, [close])
+    for wrong in (-1, 1.5, "3"):
+        with pytest.raises(InvalidInputError, match="similar"):
+            memory.add("Ann lives in Lille.", key="city", similar=wrong)  # type: ignore[arg-type]
+    assert memory.get(by_id["memory_id"])["content"] == "Ann lives in Nice."
 
 
 def test_an_agent_has_its_own_keys_where_it_has_its_own_memories(holdfast: Holdfast) -> None:
@@ -186,9 +198,9 @@ def test_a_sweep_deletes_versions_that_are_past_their_time_but_none_on_hold(
     holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     held = memory.add("0", "persona")["memory_id"]
-    free = memory.add("0", "persona")["memory_id"]
-    for memory_id in (held, free):
-        memory.correct(memory_id, "1")
+    free = memory.add("zero", "persona")["memory_id"]
+    memory.correct(held, "1")
+    memory.correct(free, "one")
     holdfast.holds.add(memory_id=held, reason="a dispute", author="legal")
     clock.advance(days=366)
     memory.correct(held, "2")
@@ -308,43 +320,3 @@ def test_a_correction_by_a_clock_that_is_ahead_destroys_no_version(memory: Memor
     assert "Ann lives in Paris." in said(memory, memory_id), (
         "only a sweep, which believes the time, removes what cannot be undone"
     )
-
-
-# --- a set of corrections ---------------------------------------------------------------------------------------------
-
-PEOPLE = ("Ann", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana", "Ivo", "Jo")
-FACTS = {
-    "lives in {}": ("Where does {} live?", ("Paris", "Lyon", "Nice", "Lille")),
-    "works for {}": ("Who does {} work for?", ("Acme", "Globex", "Initech", "Umbrella")),
-    "drives a {}": ("What does {} drive?", ("Fiat", "Saab", "Volvo", "Skoda")),
-    "is allergic to {}": ("What is {} allergic to?", ("nuts", "milk", "wheat", "eggs")),
-    "takes the {} train": ("Which train does {} take?", ("early", "noon", "late", "night")),
-    "pays with {}": ("How does {} pay?", ("cash", "a card", "cheques", "transfers")),
-    "speaks {}": ("Which language does {} speak?", ("Danish", "Greek", "Polish", "Welsh")),
-    "plays the {}": ("What does {} play?", ("oboe", "harp", "drums", "flute")),
-    "keeps a {}": ("Which pet does {} keep?", ("cat", "parrot", "rabbit", "snake")),
-    "reads the {}": ("Which paper does {} read?", ("Times", "Globe", "Herald", "Post")),
-}
-
-
-@on_sqlite
-def test_of_three_hundred_corrections_no_old_value_surfaces(holdfast: Holdfast) -> None:
-    """Stated, restated, corrected, corrected again and corrected back, in turns by key and by id."""
-    memory = holdfast.manager("ann", "guide")
-    corrected, surfaced = 0, []
-    for number, (person, (fact, (question, values))) in enumerate((p, f) for p in PEOPLE for f in FACTS.items()):
-        said = [f"{person} {fact.format(value)}." for value in values]
-        key = f"{person}/{fact}" if number % 2 else None
-        memory_id = memory.add(said[0], key=key)["memory_id"]
-        if key is not None:
-            memory.add(said[0], key=key)
-        for value in (said[1], said[2], said[0]):
-            done = memory.add(value, key=key) if key is not None else memory.correct(memory_id, value)
-            assert done["operation"] == "corrected"
-            corrected += 1
-            found = contents(memory.retrieve(question.format(person), top_k=10))
-            assert value in found
-            surfaced += [one for one in found if one in said and one != value]
-    assert corrected == 300
-    assert surfaced == []
-    assert memory.count_memories() == 100

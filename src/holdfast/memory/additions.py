@@ -46,6 +46,8 @@ class Written(NamedTuple):
     existing: int = 0
     """How many contents were there already."""
     kept_out: int = 0
+    corrected: int = 0
+    """How many of those that were there already had been corrected."""
 
 
 class Additions:
@@ -84,7 +86,8 @@ class Additions:
             ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge, skip_kept_out=skip)
             if kind.name is MemoryType.ENTITY:
                 refresh_entity_text(self._records.services, self._records.scope.subject, added.gone)
-            return Written(ids, added.usage, added.pruned, len(added.found), len(added.kept_out))
+            counts = (added.pruned, len(added.found), len(added.kept_out), len(added.ended))
+            return Written(ids, added.usage, *counts)
         texts = [as_text(content, kind) for content in contents]
         if kind.name is MemoryType.WORKING:
             return Written(*self._working.put(texts, metadata, prune=prune))

@@ -203,7 +203,7 @@ class DurableRecords:
     ) -> Record:
         """Write a new version of a record, for a ``reason``; ``StaleError`` if another writer was faster,
         ``AgentRemovedError`` if it is changed by an agent that is in the recycle bin. With ``renew``, its age counts
-        anew.
+        anew, and what says the same changes with it.
 
         With ``from_cold``, one in cold storage comes back with that, and its age counts anew, in one step: where it is
         refused, nothing has changed. Without, ``ConflictError``.
@@ -217,7 +217,8 @@ class DurableRecords:
         (encoding,) = self.services.recall.encode([changed])
         agent = self.scope if by_agent else None
         entry = Entry(changed, encoding)
-        if not self.services.records.replace(entry, from_cold=is_cold, agent=agent, reason=reason):
+        how = {"from_cold": is_cold, "with_twins": renew}
+        if not self.services.records.replace(entry, agent=agent, reason=reason, **how):
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         if record.pack is not None:
             self._leave_pack(record.id, record.revision, record.pack, now)

@@ -70,6 +70,8 @@ class Added(NamedTuple):
     kept_out: Mapping[str, str] = MappingProxyType({})
     """By the ids of the entries that were not added because their texts are kept out: the memories that were deleted
     for it."""
+    ended: frozenset[str] = frozenset()
+    """The entries among those of ``found`` whose texts the records said before, and were corrected."""
 
 
 def kept_out_error(what: str, memory_id: str = "") -> KeptOutError:
@@ -188,7 +190,8 @@ class RecordWriter(Protocol):
         skip_kept_out: bool = False,
     ) -> Added:
         """Add all entries, or none of them. With ``dedupe``, without those whose text an active record of the scope
-        has, which is looked for in the same transaction, or another entry.
+        has, which is looked for in the same transaction, or another entry; nor those whose text a live one had in a
+        version that has ended and is kept.
 
         A text that is kept out is not added: ``KeptOutError``, or, with ``skip_kept_out``, the others are.
 
@@ -204,7 +207,8 @@ class RecordWriter(Protocol):
         """Carry out all puts, of different names, or none of them; who writes is in ``scope``.
 
         A record that takes another's place is its next version: what is kept of that is its id, its scope, and when it
-        was made. Its age, and a time to live, count from the put. One in cold storage is brought back with that.
+        was made. Its age, and a time to live, count from the put. One in cold storage is brought back with that. What
+        says the same follows, as with ``replace``.
         Raises what ``insert`` and ``replace`` raise, ``StaleError`` where a version is not the expected one, and
         ``HeldError`` where a hold keeps what is to be recycled.
         """
@@ -217,7 +221,13 @@ class RecordWriter(Protocol):
         """
 
     def replace(
-        self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None, reason: str | None = None
+        self,
+        entry: Entry,
+        *,
+        from_cold: bool = False,
+        agent: Scope | None = None,
+        reason: str | None = None,
+        with_twins: bool = False,
     ) -> bool:
         """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile. The one
         before ends, for a ``reason``, and is kept as long as its rules say.
@@ -227,6 +237,9 @@ class RecordWriter(Protocol):
         then, as a time to live does that the record has itself. ``HeldError`` if the change would take it out of a hold
         that it is under; ``KeptOutError`` if its text is kept out; ``AgentRemovedError`` if the ``agent`` that acts is
         in the recycle bin.
+
+        With ``with_twins``, active records of the kind and scope that are texts, say the same and go by no name say the
+        new text too, each as a version of its own.
         """
 
     def transition(

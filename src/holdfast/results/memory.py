@@ -22,6 +22,8 @@ class WriteResult(TypedDict):
     """How many messages left the window of short-term memory."""
     existing: NotRequired[int]
     """How many of several contents were there already, and were not added again."""
+    corrected: NotRequired[int]
+    """How many of these were said before, by memories that have been corrected since."""
     kept_out: NotRequired[int]
     """How many of several contents were not added because their texts are kept out."""
 
@@ -49,6 +51,8 @@ class AddResult(WriteResult):
     """Of a memory that was corrected: the version that is current now."""
     indexed_chars: NotRequired[int]
     """How much of a long text is indexed."""
+    corrected_to: NotRequired[str]
+    """What the memory says now, where it said the text before, and was corrected; nothing was added."""
     similar: NotRequired[list[SimilarResult]]
     """The closest memories of the kind, if they were asked for: perhaps one of them is to be corrected instead."""
 

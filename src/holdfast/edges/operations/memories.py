@@ -50,7 +50,8 @@ Filters = Annotated[Metadata | None, Field(description=_FILTERS, examples=[{"top
 
 _DEDUPE: Final = (
     "Whether a text that is there already is not added again: the memory that is there is returned, with the operation "
-    "`exists`. If not given, the settings decide."
+    "`exists`. So is one that said it before and was corrected: `corrected_to` is what it says now. If not given, the "
+    "settings decide."
 )
 
 
@@ -274,8 +275,9 @@ def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     Use it for what matters beyond this conversation: a fact, a preference, a decision, how a task went. Write one
     thought for each memory, in a sentence that can be understood by itself later. When this answers, it is durable
     (working memory aside, which lives in the process that serves the session). The operation `exists` says that the
-    text was there already, `kept_out` that the user does not want it remembered: then nothing was added. Where
-    `similar` memories say something else than this one, change or delete what is no longer true.
+    text was there already, `kept_out` that the user does not want it remembered: then nothing was added. With
+    `corrected_to`, the memory said this before it was corrected: if it is so again, correct it. Where `similar`
+    memories say something else than this one, correct or delete what is no longer true.
     """
     memory.auto_prune = asked.auto_prune
     return memory.add(**asked.to_arguments("auto_prune"))

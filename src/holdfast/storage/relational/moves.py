@@ -62,6 +62,8 @@ class CurrentRow(NamedTuple):
     text_hash: int
     is_over: bool = False
     """Whether its time is over, where that was asked."""
+    has_twins: bool = True
+    """Whether others may have its text."""
 
 
 class MovedRow(NamedTuple):

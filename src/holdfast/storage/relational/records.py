@@ -30,7 +30,7 @@ from holdfast.core.records import (
     Usage,
 )
 from holdfast.core.rules import Labels, labels_of
-from holdfast.core.values import agent_source, to_json
+from holdfast.core.values import Origin, agent_source, to_json
 from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.ports.registry import removed_agent
@@ -155,19 +155,20 @@ class SqlRecords(SqlStore):
             if kept_out and not new.skip_kept_out:
                 raise kept_out_error("nothing was added", next(iter(kept_out.values())))
             new = _without(new, kept_out)
-            found = _find_same(tx, number, new) if new.dedupe and new.entries else {}
+            found, ended = _find_same(tx, number, new) if new.dedupe and new.entries else ({}, frozenset[str]())
             new = _without(new, found)
+            left_out = (found, kept_out, ended)
             first = new.entries[0].record.id if new.entries and before is not None else None
             if first is not None and record_moves.find_current(tx, first, number) is not None:
                 pruned = tuple(before or ())  # only the answer was lost
-                return Added(counter.usage(maximum), len(pruned), pruned, found, kept_out)
+                return Added(counter.usage(maximum), len(pruned), pruned, *left_out)
             if context.is_removed:
                 refuse_removed_agents(tx, new.scopes)
             if not new.entries and not new.puts:
-                return Added(counter.usage(maximum), 0, found=found, kept_out=kept_out)
+                return Added(counter.usage(maximum), 0, (), *left_out)
             self._add(batch, new, number, context)
             tx.expect(context._replace(number=number, **counter.counts._asdict()))
-            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), found, kept_out)
+            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
 
     def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
         """Write new records; room is made for them first, if there is none."""
@@ -216,6 +217,7 @@ class SqlRecords(SqlStore):
             else:
                 changed, stored = _in_place(entry, there, new.subject), new.stored[entry.record.id]
                 self._rewrite(batch, there, changed, stored, maximum)
+                self._rewrite_twins(batch, there, changed, stored, maximum)
         new.replaced.update(live)
         return replace(new, entries=added)
 
@@ -306,7 +308,13 @@ class SqlRecords(SqlStore):
         return [row.facts(subject) for row in found], found[-1].key if found else after
 
     def replace(
-        self, entry: Entry, *, from_cold: bool = False, agent: Scope | None = None, reason: str | None = None
+        self,
+        entry: Entry,
+        *,
+        from_cold: bool = False,
+        agent: Scope | None = None,
+        reason: str | None = None,
+        with_twins: bool = False,
     ) -> bool:
         record, kind = entry.record, TYPES[entry.record.kind]
         with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
@@ -324,8 +332,36 @@ class SqlRecords(SqlStore):
             batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
             batch.counter(kind, context.counts)
             self._rewrite(batch, row, entry, stored, context.limits(kind), reason=reason)
+            if with_twins:
+                self._rewrite_twins(batch, row, entry, stored, context.limits(kind))
             batch.save()
             return True
+
+    def _rewrite_twins(
+        self,
+        batch: MoveBatch,
+        row: CurrentRow,
+        entry: Entry,
+        stored: record_rows.Stored,
+        maximum: tuple[int | None, int | None],
+    ) -> None:
+        """Let what says the same as a record did, until that was corrected, say what it says now."""
+        record, kind = entry.record, TYPES[entry.record.kind]
+        is_text = kind.shown_once and not kind.has_names
+        if not is_text or not row.has_twins or stored.text_hash == row.text_hash:
+            return
+        agent = row.agent_id if "agent" in kind.scope else None
+        asked = (batch.number, row.text_hash, kind.code, row.key, record.updated_at, agent)
+        for found in batch.tx.all(record_rows.RecordRow, "records.twins", asked):
+            there = record_moves.find_current(batch.tx, found.id, batch.number, with_metadata=True)
+            twin = record_rows.as_record(record.scope.subject, found)
+            sources = tuple(one for one in record.derived_from if one != twin.id)
+            origin = Origin(record.written_by, sources).fields(twin.scope.agent_id)
+            now = record.updated_at
+            changed = replace(twin, content=record.content, updated_at=now, aged_from=now, **origin)
+            own = record_rows.to_stored(changed.content, changed.metadata, None)
+            reason = f"it said the same as memory {record.id}, which was corrected"
+            self._rewrite(batch, there or row, Entry(changed, entry.encoding), own, maximum, reason=reason)
 
     def _rewrite(
         self,
@@ -432,22 +468,27 @@ def _find_kept_out(tx: Transaction, number: int, new: _Insertion) -> dict[str, s
 
 
 class SameRow(NamedTuple):
-    """A record that has a text."""
+    """A record that has a text, or had it before it was corrected."""
 
     id: str
     text_hash: int
+    is_current: bool
+    key: int
 
 
-def _find_same(tx: Transaction, number: int, new: _Insertion) -> dict[str, str]:
-    """The records that have the texts of entries already, and entries that others repeat, by the ids of those that are
-    not to be added. What has a name of its own is never the same.
+def _find_same(tx: Transaction, number: int, new: _Insertion) -> tuple[dict[str, str], frozenset[str]]:
+    """The records that have or had the texts of entries, and entries that others repeat, by the ids of those that are
+    not to be added; which of these are texts of before. What has a name of its own is never the same.
     """
     agent = new.entries[0].record.scope.agent_id if "agent" in new.kind.scope else None
     hashes = {one.id: new.stored[one.id].text_hash for one, _ in new.entries if not (one.name and new.kind.has_names)}
-    asked = (number, to_json(sorted(set(hashes.values()))), new.kind.code, new.now, agent)
-    there = {row.text_hash: row.id for row in tx.all(SameRow, "records.of_text", asked)}
+    asked = (number, new.now, to_json(sorted(set(hashes.values()))), new.kind.code, agent)
+    rows = {row.text_hash: row for row in tx.all(SameRow, "records.of_text", asked)}
+    there = {text_hash: row.id for text_hash, row in rows.items()}
     pairs = ((record_id, there.setdefault(text_hash, record_id)) for record_id, text_hash in hashes.items())
-    return {record_id: same for record_id, same in pairs if same != record_id}
+    found = {record_id: same for record_id, same in pairs if same != record_id}
+    ended = {text_hash for text_hash, row in rows.items() if not row.is_current}
+    return found, frozenset(record_id for record_id in found if hashes[record_id] in ended)
 
 
 def _make_room(batch: MoveBatch, new: _Insertion, maximum: tuple[int | None, int | None], size: int) -> None:

@@ -61,7 +61,11 @@ def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
     parts += [f"room for {added['quota_remaining']:,} more"] if added["quota_remaining"] is not None else []
     parts += [f"{plural(added['pruned'], 'old memory')} recycled"] if "pruned" in added else []
     parts += [f"{plural(added['dropped'], 'old message')} left the window"] if "dropped" in added else []
-    if added["operation"] == "exists":
+    if "corrected_to" in added:
+        yield f"Not remembered: {added['memory_id']} said this before it was corrected. It says now:"
+        yield f"  {added['corrected_to']}"
+        yield f'If this is so again: holdfast correct {added["memory_id"]} "…"'
+    elif added["operation"] == "exists":
         yield f"It is there already: {added['memory_id']} ({', '.join(parts)})."
     elif added["operation"] == "kept_out":
         yield f"Not remembered: this text is kept out since {added['memory_id']} was deleted (holdfast kept-out list)."
@@ -98,7 +102,7 @@ def add(
         --meta KEY=VALUE  One field of the metadata; a value that is JSON is read as JSON.
         --key NAME  What it goes by: a memory that does already says this from now on.
         --supersedes ID  The memory that says this from now on.
-        --dedupe  If the text is there already, show that memory instead of adding it again.
+        --dedupe  If the text is there already, or was corrected, show that memory instead of adding it again.
         --similar N  Show up to so many memories that are close to it.
         --source NAME  Who or what it comes from; the agent, if not given.
         --prune  At the quota, recycle the oldest tenth to make room.

@@ -181,6 +181,7 @@ ALTER TABLE versions ALTER COLUMN vectors SET STORAGE EXTERNAL;
 ALTER TABLE versions ALTER COLUMN content SET STORAGE EXTERNAL;
 
 CREATE INDEX versions_by_end ON versions (ended_at);
+CREATE INDEX versions_by_text ON versions (text_hash, subject);
 
 -- Texts that are not to come back, as keyed fingerprints: without the user's data key nothing can be told from them.
 CREATE TABLE kept_out (

@@ -63,13 +63,29 @@ FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND records.kind = $2 AND name IN LIST($3)
   AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
 
--- The newest comes last. What is archived is not found by the usual recall, so that it is not taken for what is there.
+-- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
+-- is not found by the usual recall, so that it is not taken for what is there.
 -- name: of_text
-SELECT id, text_hash FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($2) AND records.kind = $3
+SELECT id, text_hash, 1 AS is_current, key FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($3) AND records.kind = $4
   AND state IN ('active', 'archived') AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
-  AND (archive_after IS NULL OR aged_from + archive_after > $4) AND (delete_after IS NULL OR aged_from + delete_after > $4)
+  AND (archive_after IS NULL OR aged_from + archive_after > $2) AND (delete_after IS NULL OR aged_from + delete_after > $2)
   AND ($5::text IS NULL OR agent_id = $5)
+UNION ALL
+SELECT records.id, versions.text_hash, 0, records.key
+FROM versions JOIN records ON records.subject = versions.subject AND records.key = versions.key
+     JOIN profiles ON profiles.no = records.profile
+WHERE versions.subject = $1 AND versions.text_hash IN NUMBERS($3) AND versions.text_hash <> records.text_hash
+  AND records.kind = $4 AND state IN ('active', 'archived') AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+  AND (delete_after IS NULL OR aged_from + delete_after > $2) AND :KEPT AND ($5::text IS NULL OR agent_id = $5)
+ORDER BY is_current, key
+
+-- What says the same as a record, and goes by no key: a key makes it another fact.
+-- name: twins
+SELECT :RECORD FROM records JOIN profiles ON profiles.no = records.profile
+WHERE subject = $1 AND subject + 0 = $1 AND text_hash = $2 AND records.kind = $3 AND key <> $4 AND name IS NULL
+  AND state IN ('active', 'archived') AND state = 'active' AND (delete_after IS NULL OR aged_from + delete_after > $5)
+  AND ($6::text IS NULL OR agent_id = $6)
 ORDER BY key
 
 -- name: live_of_text
@@ -109,7 +125,11 @@ WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN (
   AND aged_from + delete_after <= $3
 
 -- name: named
-SELECT :CURRENT, coalesce(aged_from + delete_after <= $4, FALSE) AS is_over
+SELECT :CURRENT, coalesce(aged_from + delete_after <= $4, FALSE) AS is_over,
+       EXISTS (SELECT 1 FROM records AS other
+               WHERE other.subject = $1 AND other.subject + 0 = $1 AND other.text_hash = records.text_hash
+                 AND other.kind = $2 AND other.key <> records.key AND other.name IS NULL
+                 AND other.state IN ('active', 'archived')) AS has_twins
 FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND records.kind = $2 AND name IN LIST($3) AND state IN ('active', 'archived')
 
