@@ -17,6 +17,7 @@ from holdfast import engine
 from holdfast.backups.service import Backups
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.figures.memories import Memories
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
@@ -214,6 +215,13 @@ class AsyncSessions(_Wrapper[Sessions]):
     touch = _verb(Sessions.touch)
 
 
+class AsyncMemories(_Wrapper[Memories]):
+    """``holdfast.memories`` for async callers."""
+
+    page = _verb(Memories.page)
+    facets = _verb(Memories.facets)
+
+
 class AsyncParts(_Wrapper[SessionParts]):
     """``holdfast.parts`` for async callers."""
 
@@ -355,6 +363,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
         super().__init__(wrapped)
         self.quotas = AsyncQuotas(wrapped.quotas)
         self.sessions = AsyncSessions(wrapped.sessions)
+        self.memories = AsyncMemories(wrapped.memories)
         self.parts = AsyncParts(wrapped.parts)
         self.policies = AsyncPolicies(wrapped.policies)
         self.domains = AsyncDomains(wrapped.domains)

@@ -34,6 +34,7 @@ from holdfast.lifecycle.audit import Audit, begin_anew
 from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
+from holdfast.lifecycle.figures.memories import Memories
 from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
@@ -369,6 +370,7 @@ class TenantServices:
         self.policies = Policies(mine)
         self.registry = Registry(mine)
         self.sessions = Sessions(mine)
+        self.memories = Memories(mine)
         self.parts = SessionParts(mine)
         self.domains = Domains(mine, base.state, services.objects)
         erase, load = self.sessions.erase, base.settings.sweep_load

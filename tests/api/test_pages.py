@@ -82,6 +82,17 @@ def test_memories_of_a_source_are_listed_page_by_page(client: Client, holdfast: 
 
 
 @on_every_engine
+def test_what_is_kept_of_a_user_is_browsed_page_by_page(client: Client, holdfast: Holdfast) -> None:
+    for number in range(7):
+        kind = "persona" if number % 2 else "long_term"
+        holdfast.manager("alice", f"agent{number}").add(f"Note {number}", kind)
+    shown = items(client, "/v1/users/alice/memories", limit=3)
+    assert [one["content"] for one in shown] == [f"Note {number}" for number in reversed(range(7))]
+    assert items(client, "/v1/users/alice/memories", limit=3, memory_type="persona", agent_id="agent3") == [shown[3]]
+    assert client.get("/v1/users/alice/facets").json()["kinds"] == {"long_term": 4, "persona": 3}
+
+
+@on_every_engine
 def test_a_conversation_is_read_backwards_page_by_page(client: Client, holdfast: Holdfast) -> None:
     short_term = holdfast.manager("alice", "guide", "s1").short_term
     ids = [short_term.add_message("user", f"Message {number}") for number in range(7)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -392,6 +393,13 @@ class Record:
     def is_archived(self, now: int) -> bool:
         """Whether it counts as archived, swept or not."""
         return self.state is State.ARCHIVED or (self.archive_at is not None and self.archive_at <= now)
+
+
+def key_of(kind: Kind, name: str | None) -> str | None:
+    """What a record goes by, where it was added with a key. Of some kinds, each agent has its own keys."""
+    if name is None or kind.has_names:
+        return None
+    return str(json.loads(name)[1]) if "agent" in kind.scope else name
 
 
 class Version(NamedTuple):

@@ -421,6 +421,14 @@ def unpack(stored: str | bytes) -> str:
     return zlib.decompress(stored).decode() if is_packed(stored) else stored[1:].decode()
 
 
+def unpack_beginning(stored: str | bytes, chars: int) -> str:
+    """The first characters of a text, of which at least the first ``chars + 1`` bytes are given as it is stored."""
+    if isinstance(stored, str):
+        return stored[:chars]
+    raw = zlib.decompressobj().decompress(stored, 4 * chars) if is_packed(stored) else stored[1:]
+    return raw.decode(errors="ignore")[:chars]  # the last character may be cut in two
+
+
 def is_packed(stored: str | bytes) -> bool:
     """Whether a text is stored compressed."""
     return isinstance(stored, bytes) and stored[:1] != b"\0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -27,6 +26,7 @@ from holdfast.core.records import (
     Scope,
     State,
     Subject,
+    key_of,
 )
 from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
@@ -357,9 +357,9 @@ def memory_result(record: Record, now: int) -> MemoryResult:
         "derived_from": list(record.derived_from),
         "version": record.revision,
     }
-    kind = TYPES[record.kind]
-    if record.name is not None and not kind.has_names:
-        result["key"] = json.loads(record.name)[1] if "agent" in kind.scope else record.name
+    key = key_of(TYPES[record.kind], record.name)
+    if key is not None:
+        result["key"] = key
     return result
 
 

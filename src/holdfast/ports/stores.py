@@ -17,6 +17,7 @@ from holdfast.ports.coordination import (
     SignInStore,
 )
 from holdfast.ports.feed import RecallFeed
+from holdfast.ports.figures import FigureStore
 from holdfast.ports.objects import PackStore
 from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
 from holdfast.ports.registry import RegistryStore
@@ -42,6 +43,7 @@ class Stores:
     schemas: SchemaStore
     rules: RuleStore
     dues: DueStore
+    figures: FigureStore
     holds: HoldStore
     packs: PackStore
     audit: AuditStore

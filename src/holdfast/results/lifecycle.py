@@ -31,6 +31,56 @@ class UserResult(TypedDict):
     last_active_at: str
 
 
+class BrowseResult(TypedDict):
+    """A memory of a user, in whatever state, as a list shows it."""
+
+    memory_id: str
+    memory_type: str
+    state: str
+    is_visible: bool
+    """Whether recall may find it: it is live, within its time, and its agent is there."""
+    is_archived: bool
+    is_held: bool
+    content: str | None
+    """The beginning of it; ``None``: nobody may read it."""
+    is_cut: bool
+    """Whether there is more of the content."""
+    key: str | None
+    agent_id: str
+    session_id: str | None
+    source: str
+    version: int
+    bytes: int
+    created_at: str
+    updated_at: str
+    archive_at: str | None
+    """When it is archived by its rules; ``None``: never, or it is."""
+    expires_at: str | None
+    """When its time is over by its rules; ``None``: never, or it is in the recycle bin."""
+    moved_at: str | None
+    """When it came into its state, where it has moved."""
+    reason: str | None
+    """Why it did."""
+    purge_at: str | None
+    """Until when it can be restored, where it is in the recycle bin."""
+
+
+class FacetResult(TypedDict):
+    """How many memories of a user there are, by what they are; the most first."""
+
+    memories: int
+    """In every state."""
+    bytes: int
+    is_whole: bool
+    """Whether all were counted; else the newest 20,000 of each kind."""
+    kinds: dict[str, int]
+    states: dict[str, int]
+    agents: dict[str, int]
+    """The 100 with the most; so with sessions and sources."""
+    sessions: dict[str, int]
+    sources: dict[str, int]
+
+
 class LatencyResult(TypedDict):
     """How long an operation took in this process."""
 

@@ -15,7 +15,7 @@ from holdfast.storage.relational.attachments import SqlFacts, SqlKeptOut, SqlPac
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.dues import SqlDues
+from holdfast.storage.relational.dues import SqlDues, SqlFigures
 from holdfast.storage.relational.feed import SqlFeed
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
@@ -42,6 +42,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         schemas=SqlSchemas(joined),
         rules=SqlRules(joined),
         dues=SqlDues(joined),
+        figures=SqlFigures(joined),
         holds=SqlHolds(joined),
         packs=SqlPacks(joined),
         audit=SqlAudit(joined),

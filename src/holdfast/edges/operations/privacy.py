@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from operator import itemgetter
-from typing import Any, BinaryIO, TypedDict
+from typing import Annotated, Any, BinaryIO, TypedDict
 
 from pydantic import Field
 
 from holdfast.core.errors import ConfirmationNeededError
+from holdfast.core.records import DURABLE
 from holdfast.core.values import check_id
 from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
@@ -15,7 +17,7 @@ from holdfast.edges.operations.outputs import Answer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
-from holdfast.results.lifecycle import CertificateResult, ForgetResult, UserResult
+from holdfast.results.lifecycle import BrowseResult, CertificateResult, FacetResult, ForgetResult, UserResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
@@ -41,6 +43,26 @@ class ForgetSource(Input):
     source: Id = Field(description="Who or what wrote it.")
     user_id: Id | None = Field(None, description="Of whom; of everyone, if it is not given.")
     dry_run: bool = Field(False, description="Only say how much it would be.")
+
+
+class BrowseState(StrEnum):
+    """The states that memories are in."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+    RECYCLED = "recycled"
+
+
+class BrowseMemories(OneUser, Paged):
+    """Which memories of a user to list; what is not given is any."""
+
+    memory_type: KindName | None = Field(None, description="Of one kind.")
+    state: Annotated[BrowseState, Field(strict=False)] | None = Field(None, description="In one state.")
+    agent_id: Id | None = Field(None, description="Those that were made with this agent.")
+    session_id: Id | None = Field(None, description="Those that were made in this session.")
+    source: Id | None = Field(None, description="Those that came from there.")
+    created_from: str | None = Field(None, max_length=64, description="Made at this moment, as ISO 8601, or later.")
+    created_before: str | None = Field(None, max_length=64, description="Made before this moment.")
 
 
 class Count(TypedDict):
@@ -72,6 +94,25 @@ class Erased(TypedDict):
 def list_users(holdfast: Holdfast, asked: Paged) -> PageOf[UserResult]:
     """List the users of the tenant of whom memories or conversations are kept, in whatever state, by their ids."""
     return asked.make_page(holdfast.users(after=asked.read_last(), limit=asked.limit + 1), itemgetter("user_id"))
+
+
+@users.add("GET /users/{user_id}/memories", READ, USER, PageOf[BrowseResult])
+def browse_memories(holdfast: Holdfast, asked: BrowseMemories) -> Any:
+    """List the memories of a user in every state, whichever agent they are with, those that were stored last first.
+
+    Of each, the beginning of its content is shown, what moves it next and when, and whether a hold keeps it. What
+    nobody may read any more (it is past its time, its agent was removed, its text is kept out) has no content.
+    """
+    place: Any = asked.read_place(*[int] * len(DURABLE))
+    which = asked.to_arguments("cursor")
+    items, following = holdfast.memories.page(**which, after=None if place is None else tuple(place))
+    return {"items": items, "next_cursor": None if following is None else asked.make_cursor(following)}
+
+
+@users.add("GET /users/{user_id}/facets", READ, USER)
+def count_facets(holdfast: Holdfast, asked: OneUser) -> FacetResult:
+    """Count the memories of a user by kind, state, agent, session and source."""
+    return holdfast.memories.facets(asked.user_id)
 
 
 @users.add("GET /users/{user_id}/export", GOVERN, USER, ExportFile, errors=(404, 409))

@@ -35,12 +35,11 @@ SELECT NULL::bigint FROM (SELECT $1::text) AS asked
 -- An erased subject's pseudonym is known from what was sealed, or (it was erased since) from the chain alone.
 SELECT every.subject, chains.seq, chains.hash, chains.floor, chains.floor_hash,
        sealed.alias AS sealed_alias, sealed.seq AS sealed_seq, sealed.hash AS sealed_hash,
-       coalesce(subjects.alias, sealed.alias,
-                (SELECT CASE WHEN substr(entry, 11, 32) ~ '^([0-9A-Fa-f]{2})*$'
-                             THEN decode(substr(entry, 11, 32), 'hex') END
-                 FROM audit WHERE audit.subject = chains.subject AND audit.seq = chains.seq)) AS alias
+       coalesce(subjects.alias, sealed.alias, CASE WHEN substr(last.entry, 11, 32) ~ '^([0-9A-Fa-f]{2})*$'
+                                                   THEN decode(substr(last.entry, 11, 32), 'hex') END) AS alias
 FROM (SELECT subject FROM chains UNION SELECT subject FROM sealed UNION SELECT subject FROM audit) AS every
 LEFT JOIN chains ON chains.subject = every.subject
+LEFT JOIN audit AS last ON last.subject = chains.subject AND last.seq = chains.seq
 LEFT JOIN sealed ON sealed.subject = every.subject
 LEFT JOIN subjects ON subjects.no = every.subject
 ORDER BY every.subject

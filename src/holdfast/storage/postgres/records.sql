@@ -47,21 +47,19 @@ SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories =
 
 -- name: cursor
 SELECT subjects.no AS number, coalesce(seq, 0) AS seq, coalesce(next, 0) AS next,
-       coalesce((SELECT version FROM books WHERE tenant = $3), 0) AS rules,
-       EXISTS (SELECT 1 FROM registry WHERE tenant = $3 AND sort = 'agent' AND id = $4 AND state <> 'active') AS is_removed
-FROM subjects
-LEFT JOIN scopes ON scopes.subject = subjects.no AND scopes.scope = subjects.no << :KIND_BITS | $2::bigint
-WHERE subjects.subject = $1
+       coalesce((SELECT version FROM books WHERE tenant = $4), 0) AS rules,
+       EXISTS (SELECT 1 FROM registry WHERE tenant = $4 AND sort = 'agent' AND id = $5 AND state <> 'active') AS is_removed
+FROM subjects LEFT JOIN scopes ON scopes.subject = $1 AND scopes.scope = $3
+WHERE subjects.no = $1 AND subjects.subject = $2
 
 -- name: fetch
 SELECT :RECORD
-FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value
-                    AND subject = (SELECT no FROM subjects WHERE subjects.subject = $2) OFFSET 0) AS records
+FROM jsonb_array_elements_text($3::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $1 OFFSET 0) AS records
 JOIN profiles ON profiles.no = records.profile
-WHERE state IN ('active', 'archived')
-  AND (delete_after IS NULL OR aged_from + delete_after > $3)
-  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $4 AND sort = 'agent'
+WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > $4)
+  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $5 AND sort = 'agent'
                                                     AND registry.id = records.agent_id AND registry.state <> 'active'))
 
 -- name: current_all

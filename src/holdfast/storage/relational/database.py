@@ -34,6 +34,8 @@ _WORDS: Final = {
     "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
     "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.shown_once and not kind.has_names),
 }
+#: A store remembers the numbers of so many subjects.
+_MOST_NUMBERS: Final = 10_000
 _WORD: Final = re.compile(r"(?<!:):([A-Z_]+)\b")
 #: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY``, and
 #: ``IN LIST($1)`` for a JSON list of texts, ``IN NUMBERS($1)`` for one of numbers, ``packed($1)`` for a text that may
@@ -360,6 +362,7 @@ class SqlStore:
 
     def __init__(self, database: Transactions) -> None:
         self._database = database
+        self._numbers: dict[Subject, int] = {}
 
     def _find(self, row: RowType[R], statement: str, *bindings: object) -> R | None:
         """The first row of one statement, if there is one."""
@@ -370,6 +373,22 @@ class SqlStore:
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             return [] if number is None else tx.all(row, statement, (number, *bindings))
+
+    def _ask_known(self, subject: Subject, row: RowType[R], statement: str, *bindings: object) -> list[R]:
+        """The same in one statement, where the number is known from before.
+
+        Its second parameter is the subject: it gives no row if that is not whose number it is, which is looked up then.
+        """
+        known = self._numbers.get(subject)
+        if known is not None and (rows := self._database.ask(row, statement, (known, subject, *bindings))):
+            return rows
+        number = self._find(int, "records.subject_no", subject)
+        if number is None or number == known:
+            return []
+        if len(self._numbers) >= _MOST_NUMBERS:
+            self._numbers.clear()
+        self._numbers[subject] = number
+        return self._database.ask(row, statement, (number, subject, *bindings))
 
     def _change(self, statement: str, *bindings: object) -> int:
         """Carry out one statement in a transaction of its own; how many rows it changed."""

@@ -1,4 +1,7 @@
-"""What is due: the ``DueStore``. Each question is a range of an index, so it costs what it answers."""
+"""What is due, and what there is: the ``DueStore`` and the ``FigureStore``.
+
+Each question is a range of an index, or a run of keys, so it costs what it answers.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,22 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Final, NamedTuple
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import Held, RecordFacts, Window
-from holdfast.core.records import HISTORY, State, Subject
+from holdfast.core.records import COUNT_BITS, DURABLE, HISTORY, MemoryType, State, Subject
 from holdfast.core.rules import resolve
-from holdfast.core.values import SECOND, to_json
+from holdfast.core.values import SECOND, to_json, unpack_beginning
 from holdfast.ports.conversations import Session
+from holdfast.ports.figures import FacetCount, Places, RecordSummary, Selection
 from holdfast.ports.rules import Census, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.history import PurgedRow
 from holdfast.storage.relational.moves import Holds
-from holdfast.storage.relational.rows import START, FactsRow, all_keys, kind_name
+from holdfast.storage.relational.rows import KINDS, START, FactsRow, all_keys, key_range, kind_name
 from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
 from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
@@ -89,6 +95,105 @@ class AgesRow(NamedTuple):
     place: int
     records: int
     seconds: int
+
+
+class ScopeRow(NamedTuple):
+    """A kind of which a subject has, or had, records; and the count that the next one gets."""
+
+    kind: int
+    next: int
+
+
+class SummaryRow(NamedTuple):
+    """What a list shows of a record."""
+
+    id: str
+    kind: int
+    state: State
+    revision: int
+    agent_id: str
+    session_id: str | None
+    name: str | None
+    created_at: int
+    updated_at: int
+    archive_at: int | None
+    hidden_from: int | None
+    moved_at: int | None
+    purge_at: int | None
+    reason: str | None
+    source: str | None
+    size: int
+    text_hash: int
+    metadata: dict[str, Any]
+    beginning: str | bytes
+    key: int
+
+    def summary(self, chars: int) -> RecordSummary:
+        """The same, as callers know it."""
+        values = self._asdict()
+        del values["key"]
+        values |= {"kind": KINDS[self.kind].name, "beginning": unpack_beginning(self.beginning, chars)}
+        return RecordSummary(**values)
+
+
+class FacetRow(NamedTuple):
+    """How many records of a subject are alike."""
+
+    kind: int
+    state: State
+    agent_id: str
+    session_id: str | None
+    source: str | None
+    records: int
+    bytes: int
+
+
+class SqlFigures(SqlStore):
+    """The ``FigureStore`` of the relational engines. Each kind of a subject is one run of keys, in the order in which
+    its records were stored; a list goes through all runs at once.
+    """
+
+    def page(
+        self, subject: Subject, which: Selection, *, after: Places | None = None, limit: int, chars: int, tags: bool
+    ) -> tuple[list[RecordSummary], Places | None]:
+        runs: list[list[SummaryRow]] = []
+        with self._database.read(subject) as tx:
+            places = dict(zip(DURABLE, after, strict=True)) if after else _ends(tx, subject)
+            for name, place in places.items():
+                if place and which.kind in (None, name):
+                    first = place >> COUNT_BITS << COUNT_BITS
+                    asked = (first, place - 1, *_where(which), tags, 4 * chars + 1, limit + 1)
+                    runs.append(tx.all(SummaryRow, "figures.page", asked))
+        merged = list(islice(merge(*runs, key=lambda row: (row.created_at, row.id), reverse=True), limit + 1))
+        for row in merged[:limit]:
+            places[KINDS[row.kind].name] = row.key
+        return [row.summary(chars) for row in merged[:limit]], tuple(places.values()) if len(merged) > limit else None
+
+    def facets(self, subject: Subject, *, most: int) -> tuple[list[FacetCount], bool]:
+        found: list[FacetRow] = []
+        whole = True
+        with self._database.read(subject) as tx:
+            for place in filter(None, _ends(tx, subject).values()):
+                first = place >> COUNT_BITS << COUNT_BITS
+                whole = whole and place - first <= most
+                found += tx.all(FacetRow, "figures.facets", (max(first, place - most), place - 1))
+        return [FacetCount(**{**row._asdict(), "kind": KINDS[row.kind].name}) for row in found], whole
+
+
+def _ends(tx: Transaction, subject: Subject) -> dict[MemoryType, int]:
+    """For each kind that is kept, the key that the next record of a subject gets; 0, if there was none."""
+    number = tx.number_of(subject)
+    found = [] if number is None else tx.all(ScopeRow, "figures.scopes_of_subject", (number,))
+    ends = {KINDS[row.kind].name: key_range(number or 0, KINDS[row.kind], row.next)[0] for row in found}
+    return {name: ends.get(name, 0) for name in DURABLE}
+
+
+def _where(which: Selection) -> tuple[object, ...]:
+    """A selection as ``figures.page`` takes it."""
+    states = [State.ACTIVE, State.ARCHIVED, State.RECYCLED] if which.state is None else [which.state]
+    since = _FIRST if which.created_from is None else which.created_from
+    until = _LAST if which.created_before is None else which.created_before
+    return to_json(states), which.agent_id, which.session_id, which.source, since, until
 
 
 class SqlDues(SqlStore):

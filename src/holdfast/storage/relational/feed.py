@@ -42,7 +42,8 @@ class SqlFeed(SqlStore):
     ) -> Changes[PageT]:
         agent = scope.agent_id if "agent" in kind.scope else None
         if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
-            asked = (scope.subject, kind.code, scope.tenant, agent or "")
+            place = record_rows.scope_number(since[0], kind)
+            asked = (since[0], scope.subject, place, scope.tenant, agent or "")
             if self._database.ask(CursorRow, "records.cursor", asked) == [since]:
                 return Changes(since, False, [], [])
         with self._database.read(scope.subject) as tx:

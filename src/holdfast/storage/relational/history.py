@@ -141,7 +141,8 @@ class SqlHistory(SqlStore):
             return sessions.find_session(tx, scope, now) or session
 
     def find(self, scope: Scope, *, now: int) -> Session | None:
-        return self._find(Session, "sessions.visible_session", *sessions.visible(scope, now))
+        found = self._ask_known(scope.subject, Session, "sessions.visible_session", *sessions.visible(scope, now))
+        return next(iter(found), None)
 
     def messages(self, scope: Scope, *, now: int, limit: int | None = None, before: str | None = None) -> list[Message]:
         with self._database.read() as tx:

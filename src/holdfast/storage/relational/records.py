@@ -265,13 +265,13 @@ class SqlRecords(SqlStore):
     def find_named(self, subject: Subject, kind: Kind, names: Sequence[str], *, now: int) -> dict[str, Record]:
         is_one = len(names) == 1  # which is usual, and looked up faster
         statement = "records.get_named" if is_one else "records.get_all_named"
-        asked = (subject, kind.code, names[0] if is_one else to_json(names), now)
-        found = self._database.ask(record_rows.RecordRow, statement, asked)
+        asked = (kind.code, names[0] if is_one else to_json(names), now)
+        found = self._ask_known(subject, record_rows.RecordRow, statement, *asked)
         return {str(row.name): record_rows.as_record(subject, row) for row in found}
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        asked = (to_json(record_ids), subject, now, subject.tenant)
-        found = self._database.ask(record_rows.RecordRow, "records.fetch", asked)
+        asked = (to_json(record_ids), now, subject.tenant)
+        found = self._ask_known(subject, record_rows.RecordRow, "records.fetch", *asked)
         records = {row.id: record_rows.as_record(subject, row) for row in found}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 

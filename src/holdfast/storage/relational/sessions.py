@@ -321,12 +321,14 @@ def find_session_hold(
 
 def find_session(tx: Transaction, scope: Scope, now: int) -> Session | None:
     """The scope's session, if it can be seen now."""
-    return tx.find(Session, "sessions.visible_session", visible(scope, now))
+    return tx.find(
+        Session, "sessions.visible_session", (tx.number_of(scope.subject), scope.subject, *visible(scope, now))
+    )
 
 
 def visible(scope: Scope, now: int) -> tuple[object, ...]:
-    """What ``visible_session`` is asked with."""
-    return (scope.subject, *name_of(scope), now, scope.tenant)
+    """What ``visible_session`` is asked with, beside the subject."""
+    return (*name_of(scope), now, scope.tenant)
 
 
 def find_active(tx: Transaction, subject: int, agent_id: str, session_id: str | None) -> Session | None:

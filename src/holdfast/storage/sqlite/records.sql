@@ -39,17 +39,18 @@ SET seq = excluded.seq, floor = excluded.floor, next = excluded.next, memories =
 
 -- name: cursor
 SELECT subjects.no AS number, ifnull(seq, 0) AS seq, ifnull(next, 0) AS next,
-       ifnull((SELECT version FROM books WHERE tenant = ?3), 0) AS rules,
-       EXISTS (SELECT 1 FROM registry WHERE tenant = ?3 AND sort = 'agent' AND id = ?4 AND state <> 'active') AS is_removed
-FROM subjects LEFT JOIN scopes ON scopes.scope = subjects.no << :KIND_BITS | ?2
-WHERE subjects.subject = ?1
+       ifnull((SELECT version FROM books WHERE tenant = ?4), 0) AS rules,
+       EXISTS (SELECT 1 FROM registry WHERE tenant = ?4 AND sort = 'agent' AND id = ?5 AND state <> 'active') AS is_removed
+FROM subjects LEFT JOIN scopes ON scopes.scope = ?3
+WHERE subjects.no = ?1 AND subjects.subject = ?2
 
 -- name: fetch
 SELECT :RECORD
 FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE id IN (SELECT value FROM json_each(?1)) AND subject = (SELECT no FROM subjects WHERE subjects.subject = ?2)
-  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > ?3)
-  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?4 AND sort = 'agent'
+WHERE id IN (SELECT value FROM json_each(?3)) AND subject = ?1
+  AND EXISTS (SELECT 1 FROM subjects WHERE no = ?1 AND subjects.subject = ?2)
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > ?4)
+  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?5 AND sort = 'agent'
                                                     AND registry.id = records.agent_id AND registry.state <> 'active'))
 
 -- name: current_all

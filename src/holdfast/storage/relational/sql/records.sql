@@ -54,14 +54,14 @@ WHERE id = $1 AND subject = $2
 -- name: get_named
 SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND records.kind = $2 AND name = $3
-  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
+WHERE subject = $1 AND EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND records.kind = $3 AND name = $4
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $5)
 
 -- name: get_all_named
 SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND records.kind = $2 AND name IN LIST($3)
-  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
+WHERE subject = $1 AND EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND records.kind = $3
+  AND name IN LIST($4) AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $5)
 
 -- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
 -- is not found by the usual recall, so that it is not taken for what is there.

@@ -7,9 +7,9 @@ WHERE sessions.subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'a
 -- name: visible_session
 SELECT :SESSION
 FROM sessions JOIN profiles ON profiles.no = sessions.profile JOIN subjects ON subjects.no = sessions.subject
-WHERE sessions.subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND agent_id = $2 AND session_id = $3
-  AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > $4)
-  AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $5 AND sort = 'agent' AND registry.id = $2
+WHERE sessions.subject = $1 AND subjects.subject = $2 AND agent_id = $3 AND session_id = $4
+  AND state = 'active' AND aside = 0 AND (delete_after IS NULL OR aged_from + delete_after > $5)
+  AND NOT EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $6 AND sort = 'agent' AND registry.id = $3
                   AND registry.state <> 'active')
 
 -- name: session_by_id
