@@ -392,6 +392,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
     summarize_conversations = _verb(engine.Holdfast.summarize_conversations)
     sweep = _verb(engine.Holdfast.sweep)
     explain = _verb(engine.Holdfast.explain)
+    life = _verb(engine.Holdfast.life)
     users = _verb(engine.Holdfast.users)
     forget_source = _verb(engine.Holdfast.forget_source)
     erase_user = _verb(engine.Holdfast.erase_user)

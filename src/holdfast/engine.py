@@ -21,13 +21,13 @@ from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
 from holdfast.lifecycle.metrics import Collector, exposition
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
-from holdfast.memory.explain import explain
+from holdfast.memory.explain import describe_life, explain
 from holdfast.memory.services import Latencies
 from holdfast.ports.feed import Embedder
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
-from holdfast.results.lifecycle import ExplainResult, ExportResult, ForgetResult, UserResult
+from holdfast.results.lifecycle import ExplainResult, ExportResult, ForgetResult, LifeStoryResult, UserResult
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 
@@ -169,6 +169,13 @@ class Holdfast(TenantServices):
         """
         subject = None if user_id is None else Subject.check(self.tenant, user_id)
         return explain(self.services, self.tenant, memory_id, subject)
+
+    def life(self, user_id: str, memory_id: str) -> LifeStoryResult:
+        """All that is known of a memory, whichever agent it is with and whatever state it is in: what it says and said,
+        where it comes from and what was made of it, what happened to it (who, when, why, by which rule), what is to
+        come, and what protects it; of one that is gone, what the audit chain says.
+        """
+        return describe_life(self.services, Subject.check(self.tenant, user_id), memory_id)
 
     def export_user(
         self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from holdfast.core.audit import Action, AuditEntry
 from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, explain_decision, next_move
-from holdfast.core.records import HISTORY, LIVE, TYPES, Archive, MemoryType, Message, Record, Scope, State
+from holdfast.core.records import BIN, HISTORY, LIVE, TYPES, Archive, MemoryType, Message, Record, Scope, State, Version
 from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.lifecycle.holds import as_held, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict
@@ -119,6 +121,46 @@ def _explain(
         sentences.append(f"Its time was over on {iso(record.hidden_from or now)}: nobody sees it any more.")
     said["summary"] = " ".join([*sentences, *_prospects(record, life, coming, kept)])
     return said
+
+
+def list_coming(record: Record, life: Life, now: int) -> list[dict[str, Any]]:
+    """All that the rules do with a record from now on, each when it is due, until it is gone; whatever holds it."""
+    facts, moves = record_facts(record), list[Decision]()
+    while (coming := next_move(facts, life, now)) is not None:
+        moves.append(coming)
+        if coming.target in (State.DELETING, State.DELETED):
+            break
+        until = max(coming.due_at, now) + BIN if coming.target is State.RECYCLED else None
+        facts = facts._replace(state=coming.target, purge_at=until)
+    return [_describe_next(one, now) for one in moves]
+
+
+def list_steps(
+    record: Record | None, versions: Sequence[Version], entries: Sequence[AuditEntry], holds: Sequence[Hold]
+) -> list[dict[str, Any]]:
+    """What happened to a record, in order: that it was added and changed, every entry of the audit chain, and the holds
+    that came and went while it was there.
+    """
+    steps = [(entry.at, _step(entry.at, entry.action, entry.actor, **entry.detail)) for entry in entries]
+    if record is not None:
+        origin = versions[0].of(record).written_by if versions else record.written_by
+        steps.append((record.created_at, _step(record.created_at, "added", origin)))
+        changes = [(one.ended_at, one.ended_by, one.reason) for one in versions]
+        steps += [(at, _step(at, "corrected", by, reason=reason)) for at, by, reason in changes]
+        thing = as_held(record)
+        for hold in (one for one in holds if replace(one, released_at=None).covers(thing)):
+            ends = [(hold.created_at, Action.HOLD_ADDED, hold.author)]
+            if hold.released_at is not None:
+                ends.append((hold.released_at, Action.HOLD_RELEASED, hold.released_by or ""))
+            for at, action, actor in ends:
+                if at >= record.created_at:
+                    steps.append((at, _step(at, action, actor, reason=hold.reason, hold=hold.id)))
+    return [step for _, step in sorted(steps, key=itemgetter(0))]
+
+
+def _step(at: int, action: str, actor: str, **detail: Any) -> dict[str, Any]:
+    known = {name: detail.pop(name, None) for name in ("reason", "rule", "cause")}
+    return {"at": iso(at), "action": str(action), "actor": actor, **known, "detail": detail}
 
 
 def explain_waiting(said: dict[str, Any], believed: Callable[[int], Belief], now: int) -> dict[str, Any]:

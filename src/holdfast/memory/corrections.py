@@ -96,7 +96,7 @@ class Corrections:
             record = self._records.named(kind.name, self._name(kind, key))
         if record is None:
             raise NotFoundError(f"no {kind.name} memory of user {self._scope.user_id!r} goes by the key {quote(key)}")
-        return [*(_version_result(record, version) for version in self.ended(record)), _version_result(record)]
+        return [*(version_result(record, version) for version in self.ended(record)), version_result(record)]
 
     def at(self, record: Record, when: int) -> Record:
         """A record as it was at a moment; ``NotFoundError`` if it said nothing then, or that is no longer kept."""
@@ -130,7 +130,7 @@ def check_versioned(kind: Kind, key: str | None) -> None:
         raise refuse_kind(kind, "given a key of its own", "use memory.structured.put, or name the key in the metadata")
 
 
-def _version_result(record: Record, ended: Version | None = None) -> VersionResult:
+def version_result(record: Record, ended: Version | None = None) -> VersionResult:
     """The current version of a record, or one that has ended, as callers see it."""
     then = record if ended is None else ended.of(record)
     return {

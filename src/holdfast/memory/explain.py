@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from holdfast.core.decisions import Hold, Life, reason_for
+from holdfast.core.decisions import Hold, Life, RecordFacts, reason_for
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.records import (
     BIN,
@@ -17,20 +17,32 @@ from holdfast.core.records import (
     Kind,
     MemoryType,
     Message,
+    Record,
     Scope,
     State,
     Subject,
     Terms,
 )
 from holdfast.core.rules import DEFAULTS, Labels, Rule, labels_of, terms_to_dict
-from holdfast.core.values import DAY, SECOND, describe_duration, is_id, iso
-from holdfast.lifecycle.explanation import Links, explain_gone, explain_message, explain_record, explain_waiting
+from holdfast.core.texts import hash_text
+from holdfast.core.values import DAY, SECOND, describe_duration, is_id, iso, to_json
+from holdfast.lifecycle.explanation import (
+    Links,
+    explain_gone,
+    explain_message,
+    explain_record,
+    explain_waiting,
+    list_coming,
+    list_steps,
+)
 from holdfast.lifecycle.holds import as_held_message, hold_to_dict
 from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.previews import rule_to_dict
+from holdfast.memory.corrections import version_result
+from holdfast.memory.records import memory_result
 from holdfast.memory.services import Services
 from holdfast.ports.conversations import Turn
-from holdfast.results.lifecycle import ExplainResult, HoldResult, KindRulesResult, RulesResult
+from holdfast.results.lifecycle import ExplainResult, HoldResult, KindRulesResult, LifeStoryResult, RulesResult
 
 _SHORT_TERM: Final = MemoryType.SHORT_TERM
 #: So many exceptions are named for each kind.
@@ -203,6 +215,69 @@ def explain(services: Services, tenant: str, memory_id: str, subject: Subject | 
             f"{iso(last.at)}, and of a message that went with its whole session it says no more"
         )
     return cast("ExplainResult", gone)
+
+
+def describe_life(services: Services, subject: Subject, memory_id: str) -> LifeStoryResult:
+    """All that is known of a memory: what it says and said, where it comes from and what was made of it, what happened
+    to it and what is to come; of one that is gone, what the audit chain says.
+    """
+    said = explain(services, subject.tenant, memory_id, subject)
+    record, entries = services.records.get(subject, memory_id), services.audit.of_item(subject, memory_id)
+    if record is None:
+        steps = list_steps(None, (), entries, ())
+        return _life_story(said, None, [], [], [], steps, [])
+    now, known = services.now(), services.versions.ended(subject, memory_id, now=services.now())
+    versions = services.keep_out.leave_out(subject, known) if known else []
+    hashed = hash_text(record.content)
+    is_kept_out = record.state not in LIVE and hashed in services.kept_out.find(subject, [hashed])
+    is_over = record.state in LIVE and record.hidden_from is not None and record.hidden_from <= now
+    readable = not is_over and not is_kept_out
+    life = services.rules.life(
+        record.kind.value, record.scope, record.id, labels=labels_of(record.metadata), ttl=record.ttl
+    )
+    coming, first = list_coming(record, life, now), said["next"]
+    if first is not None:  # a record whose agent was removed follows that, whatever its rules say
+        coming = [dict(first), *(coming[1:] if coming and coming[0]["at"] == first["at"] else ())]
+    return _life_story(
+        said,
+        _describe_record(record, now) if readable else None,
+        [version_result(record, one) for one in versions] if readable else [],
+        [_relation(one.facts) for one in services.provenance.derived(subject, [memory_id])],
+        _find_sources(services, subject, record),
+        list_steps(record, known, entries, services.holds.list(subject.tenant, released=True)),
+        coming,
+    )
+
+
+def _life_story(said: ExplainResult, record: Any, *parts: Any) -> LifeStoryResult:
+    names = ("versions", "derived", "sources", "steps", "coming")
+    story = {**said, "memory": record, **dict(zip(names, parts, strict=True))}
+    for name in ("history", "derived_from"):
+        story.pop(name, None)
+    return cast("LifeStoryResult", story)
+
+
+def _describe_record(record: Record, now: int) -> dict[str, Any]:
+    size = len(record.content.encode()) + (0 if record.body is None else len(to_json(record.body).encode()))
+    return {**memory_result(record, now), "bytes": size, "body": record.body}
+
+
+def _find_sources(services: Services, subject: Subject, record: Record) -> list[dict[str, Any]]:
+    """What a record was derived from, be it there or not."""
+    ids = list(record.derived_from)
+    found = services.records.entries(subject, ids) if ids else {}
+    return [
+        {
+            "memory_id": one,
+            "memory_type": found[one].record.kind.value if one in found else None,
+            "state": found[one].record.state.value if one in found else None,
+        }
+        for one in ids
+    ]
+
+
+def _relation(facts: RecordFacts) -> dict[str, Any]:
+    return {"memory_id": facts.id, "memory_type": facts.kind, "state": facts.state.value}
 
 
 def explain_turn(services: Services, turn: Turn) -> ExplainResult:

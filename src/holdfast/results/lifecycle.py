@@ -5,7 +5,7 @@ There is no ``from __future__ import annotations`` here: with it, Python does no
 
 from typing import Any, NotRequired, TypedDict
 
-from holdfast.results.memory import Metadata
+from holdfast.results.memory import MemoryResult, Metadata, VersionResult
 
 
 class PartResult(TypedDict):
@@ -330,6 +330,73 @@ class ExplainResult(TypedDict):
     rules: NotRequired[LifeResult]
     kept_until: NotRequired[str | None]
     history: NotRequired[list[dict[str, Any]]]
+    removed_at: NotRequired[str | None]
+    removed_because: NotRequired[str | None]
+    days_left: NotRequired[int]
+    deleted_at: NotRequired[str]
+    reason: NotRequired[str | None]
+    cause: NotRequired[str | None]
+    rule: NotRequired[str | None]
+
+
+class RelatedResult(TypedDict):
+    """A memory that another one was derived from, or that was derived from it."""
+
+    memory_id: str
+    memory_type: str | None
+    """``None``: it is not a memory, or is gone."""
+    state: str | None
+
+
+class StepResult(TypedDict):
+    """Something that happened to a memory."""
+
+    at: str
+    action: str
+    """`added`, `corrected`, or an action of the audit chain."""
+    actor: str
+    """Who did it; of `added`, where it came from."""
+    reason: str | None
+    rule: str | None
+    cause: str | None
+    detail: dict[str, Any]
+
+
+class KeptMemoryResult(MemoryResult):
+    """A memory in whatever state, with what lies beside its content."""
+
+    bytes: int
+    body: dict[str, Any] | None
+
+
+class LifeStoryResult(TypedDict):
+    """All that is known of a memory, in whatever state, or of one that is gone."""
+
+    memory_id: str
+    memory_type: str | None
+    state: str
+    is_visible: bool
+    memory: KeptMemoryResult | None
+    """``None``: it is gone, or nobody may read it."""
+    versions: list[VersionResult]
+    """What it said before, oldest first."""
+    sources: list[RelatedResult]
+    """What it was derived from."""
+    derived: list[RelatedResult]
+    """What was derived from it."""
+    steps: list[StepResult]
+    """What happened to it, oldest first."""
+    coming: list[NextResult]
+    """What its rules do with it from now on, unless a hold keeps it."""
+    next: NextResult | None
+    protected_by: list[HoldResult]
+    summary: str
+    is_archived: NotRequired[bool]
+    created_at: NotRequired[str]
+    source: NotRequired[str]
+    age_counts_from: NotRequired[str]
+    rules: NotRequired[LifeResult]
+    kept_until: NotRequired[str | None]
     removed_at: NotRequired[str | None]
     removed_because: NotRequired[str | None]
     days_left: NotRequired[int]

@@ -17,7 +17,14 @@ from holdfast.edges.operations.outputs import Answer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
-from holdfast.results.lifecycle import BrowseResult, CertificateResult, FacetResult, ForgetResult, UserResult
+from holdfast.results.lifecycle import (
+    BrowseResult,
+    CertificateResult,
+    FacetResult,
+    ForgetResult,
+    LifeStoryResult,
+    UserResult,
+)
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")
@@ -65,6 +72,12 @@ class BrowseMemories(OneUser, Paged):
     created_before: str | None = Field(None, max_length=64, description="Made before this moment.")
 
 
+class OneUsersMemory(OneUser):
+    """One memory of a user, whichever agent it is with."""
+
+    memory_id: str = Field(description="The memory's id.", examples=[MEMORY_ID])
+
+
 class Count(TypedDict):
     """How many."""
 
@@ -107,6 +120,17 @@ def browse_memories(holdfast: Holdfast, asked: BrowseMemories) -> Any:
     which = asked.to_arguments("cursor")
     items, following = holdfast.memories.page(**which, after=None if place is None else tuple(place))
     return {"items": items, "next_cursor": None if following is None else asked.make_cursor(following)}
+
+
+@users.add("GET /users/{user_id}/memories/{memory_id}", READ, USER, errors=(404,))
+def get_life(holdfast: Holdfast, asked: OneUsersMemory) -> LifeStoryResult:
+    """Read all that is known of a memory of a user, in whatever state: its past, its present and what is to come.
+
+    What it says and said before, where it comes from and what was made of it, every step of its life with who took it,
+    why and by which rule, what its rules do with it next, and the holds that protect it. Of a memory that is gone, what
+    the audit chain says. What nobody may read any more has no content.
+    """
+    return holdfast.life(asked.user_id, asked.memory_id)
 
 
 @users.add("GET /users/{user_id}/facets", READ, USER)
