@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -34,7 +35,7 @@ from holdfast.ports.coordination import Lease
 from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.postgres.transactions import PACKAGE
+from holdfast.storage.postgres.transactions import PACKAGE, STATEMENTS
 from holdfast.storage.relational.database import Migration, migrations
 from storage.postgres_relay import Fuse, relayed
 
@@ -370,3 +371,51 @@ def test_who_waits_for_a_connection_while_it_is_closed_is_told_so(server: Postgr
         database.close()
         waiting.join(30)
     assert [type(problem) for problem in told] == [ClosedError]
+
+
+@pytest.mark.parametrize(
+    ("statement", "indexes"),
+    [
+        ("records.named", "records_by_name records_by_text"),
+        ("records.get_named", "records_by_name"),
+        ("records.get_all_named", "records_by_name"),
+        ("records.of_text", "records_by_text records_pkey versions_by_text"),
+        ("records.live_of_text", "records_by_text"),
+        ("records.fetch", "records_by_id"),
+        ("records.refreshable", "records_by_id"),
+        ("versions.at", "records_by_id versions_pkey"),
+    ],
+)
+def test_a_lookup_goes_by_its_indexes_before_the_server_knows_the_tables(
+    unknown_tables: psycopg.Connection, statement: str, indexes: str
+) -> None:
+    unknown_tables.execute(b"PREPARE lookup AS " + STATEMENTS[statement].text)
+    values = ", ".join("NULL" for _ in range(len(set(re.findall(rb"\$\d+", STATEMENTS[statement].text)))))
+    plan = "\n".join(row[0] for row in unknown_tables.execute(f"EXPLAIN EXECUTE lookup({values})".encode()))
+    unknown_tables.execute("DEALLOCATE lookup")
+    found = re.findall(r"(?<!Subquery )Scan (?:using (\w+) )?on (?:records|versions)\b", plan)
+    assert sorted(found) == indexes.split(), plan
+
+
+@pytest.fixture(scope="module")
+def unknown_tables(server: PostgresServer) -> Iterator[psycopg.Connection]:
+    """Ten thousand records of one user, with a version that ended, of which the server has no statistics; plans are
+    made for any values.
+    """
+    url = server.new_database()
+    PostgresDatabase(url, pool_size=1).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = holdfast; ALTER TABLE records SET (autovacuum_enabled = off)")
+        connection.execute("ALTER TABLE versions SET (autovacuum_enabled = off)")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute(
+            "INSERT INTO records (subject, key, kind, version, profile, aged_from, created_at, updated_at, dated_at, size, "
+            "text_hash, id, state, agent_id, name, metadata, terms, content) "
+            "SELECT 1, n, 6, 1, 1, 0, 0, 0, 0, 1, n, n::text, 'active', 'a', n::text, repeat('m', 400), '', '' "
+            "FROM generate_series(1, 10000) AS n"
+        )
+        connection.execute(
+            "INSERT INTO versions (subject, key, version, started_at, ended_at, actor, size, text_hash, terms, metadata, "
+            "content) SELECT 1, n, 1, 0, 0, 'a', 1, n, '', repeat('m', 400), '' FROM generate_series(1, 10000) AS n"
+        )
+        yield connection

@@ -52,22 +52,6 @@ SELECT subjects.no AS number, coalesce(seq, 0) AS seq, coalesce(next, 0) AS next
 FROM subjects LEFT JOIN scopes ON scopes.subject = $1 AND scopes.scope = $3
 WHERE subjects.no = $1 AND subjects.subject = $2
 
--- name: fetch
-SELECT :RECORD
-FROM jsonb_array_elements_text($3::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $1 OFFSET 0) AS records
-JOIN profiles ON profiles.no = records.profile
-WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND state IN ('active', 'archived')
-  AND (delete_after IS NULL OR aged_from + delete_after > $4)
-  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $5 AND sort = 'agent'
-                                                    AND registry.id = records.agent_id AND registry.state <> 'active'))
-
--- name: current_all
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, records.id, ttl, revision, text_hash
-FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
-
 -- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = $1, reason = $2, purge_at = $3,
@@ -103,18 +87,6 @@ WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1 AND seq > $2
 
 -- name: log_change
 INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3)
-
--- name: entries
-SELECT :RECORD
-FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
-JOIN profiles ON profiles.no = records.profile
-
--- name: encodings
-SELECT records.id, models.id AS model, vectors, terms
-FROM jsonb_array_elements_text($1::jsonb) AS wanted
-CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = wanted.value AND subject = $2 OFFSET 0) AS records
-LEFT JOIN models ON models.code = records.model
 
 -- name: scope
 SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1

@@ -38,16 +38,24 @@ _WORDS: Final = {
 _MOST_NUMBERS: Final = 10_000
 _WORD: Final = re.compile(r"(?<!:):([A-Z_]+)\b")
 #: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY``, and
-#: ``IN LIST($1)`` for a JSON list of texts, ``IN NUMBERS($1)`` for one of numbers, ``packed($1)`` for a text that may
-#: be compressed.
+#: ``IN LIST($1)`` for a JSON list of texts, ``packed($1)`` for a text that may be compressed. ``EACH table OF $1 BY
+#: condition``, to the end of the line, looks rows up by each ``wanted.value`` of a JSON list, whatever a planner knows
+#: of the table: ``OFFSET 0`` keeps PostgreSQL from joining otherwise.
 _DIALECTS: Final = {
     "holdfast.storage.postgres": (
         (r" IN LIST\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements_text(\1::jsonb)))"),
-        (r" IN NUMBERS\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements(\1::jsonb)::bigint))"),
+        (
+            r"EACH (\w+) OF (\$\d+) BY (.+)",
+            (
+                r"jsonb_array_elements_text(\2::jsonb) AS wanted "
+                r"CROSS JOIN LATERAL (SELECT * FROM \1 WHERE \3 OFFSET 0) AS \1"
+            ),
+        ),
         (r" INDEXED BY \w+", ""),
     ),
     "holdfast.storage.sqlite": (
-        (r" IN (?:LIST|NUMBERS)\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
+        (r" IN LIST\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
+        (r"EACH (\w+) OF (\$\d+) BY (.+)", r"(SELECT value FROM json_each(\2)) AS wanted JOIN \1 ON \3"),
         (r"packed\((\$\d+)\)", r"\1"),
         (r"convert_to\(([\w.]+), 'UTF8'\)", r"CAST(\1 AS BLOB)"),
         (r"::\w+", ""),

@@ -53,6 +53,13 @@ class EncodingRow(NamedTuple):
     terms: bytes
 
 
+class RefreshedRow(NamedTuple):
+    """A record whose time is to count anew."""
+
+    key: int
+    id: str
+
+
 class QuotaRow(NamedTuple):
     """A quota that was set. ``None`` is the default, -1 is no limit."""
 
@@ -408,13 +415,15 @@ class SqlRecords(SqlStore):
         with self._database.write(subject) as tx:
             number = tx.number_of(subject)
             refuse_removed_agents(tx, [agent])
-            refreshed = [] if number is None else tx.all(str, "records.refresh", (now, number, to_json(record_ids)))
-            if number is not None and refreshed:
+            asked = (now, number, to_json(record_ids))
+            found = [] if number is None else tx.all(RefreshedRow, "records.refreshable", asked)
+            if number is not None and found:
+                tx.run_many("records.refresh", [(now, row.key) for row in found])
                 counter = record_rows.ScopeCounter(tx, number, kind)
-                for record_id in refreshed:
-                    counter.note_change(record_id)
+                for row in found:
+                    counter.note_change(row.id)
                 counter.save()
-            return len(refreshed)
+            return len(found)
 
     def _relabel(self, tx: Transaction, record: Record, key: int) -> None:
         """Let other rules apply to a record whose labels, or whose time to live, have changed."""

@@ -44,20 +44,6 @@ SELECT subjects.no AS number, ifnull(seq, 0) AS seq, ifnull(next, 0) AS next,
 FROM subjects LEFT JOIN scopes ON scopes.scope = ?3
 WHERE subjects.no = ?1 AND subjects.subject = ?2
 
--- name: fetch
-SELECT :RECORD
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE id IN (SELECT value FROM json_each(?3)) AND subject = ?1
-  AND EXISTS (SELECT 1 FROM subjects WHERE no = ?1 AND subjects.subject = ?2)
-  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > ?4)
-  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = ?5 AND sort = 'agent'
-                                                    AND registry.id = records.agent_id AND registry.state <> 'active'))
-
--- name: current_all
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN ?3 THEN metadata ELSE '{}' END AS metadata, pack,
-       name, derived_from, id, ttl, revision, text_hash
-FROM records WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
-
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = ?1, reason = ?2, purge_at = ?3,
                    bundle = ?4, aged_from = ifnull(?5, aged_from)
@@ -83,16 +69,6 @@ SELECT DISTINCT value FROM changes, json_each(ids) WHERE scope = ? AND seq > ?
 
 -- name: log_change
 INSERT INTO changes (scope, seq, ids) VALUES (?, ?, ?)
-
--- name: entries
-SELECT :RECORD
-FROM records CROSS JOIN profiles ON profiles.no = records.profile
-WHERE id IN (SELECT value FROM json_each(?1)) AND subject = ?2
-
--- name: encodings
-SELECT records.id, models.id AS model, vectors, terms
-FROM records LEFT JOIN models ON models.code = records.model
-WHERE records.id IN (SELECT value FROM json_each(?1)) AND subject = ?2
 
 -- name: scope
 SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?

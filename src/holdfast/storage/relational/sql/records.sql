@@ -59,24 +59,26 @@ WHERE subject = $1 AND EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects
 
 -- name: get_all_named
 SELECT :RECORD
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND records.kind = $3
-  AND name IN LIST($4) AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $5)
+FROM EACH records OF $4 BY records.subject = $1 AND records.kind = $3 AND name = wanted.value AND state IN ('active', 'archived')
+JOIN profiles ON profiles.no = records.profile
+WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2)
+  AND (delete_after IS NULL OR aged_from + delete_after > $5)
 
 -- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
 -- is not found by the usual recall, so that it is not taken for what is there.
 -- name: of_text
-SELECT id, text_hash, 1 AS is_current, key FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($3) AND records.kind = $4
-  AND state IN ('active', 'archived') AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+SELECT id, text_hash, 1 AS is_current, key
+FROM EACH records OF $3 BY records.subject = $1 AND records.subject + 0 = $1 AND text_hash = wanted.value::bigint AND state IN ('active', 'archived')
+JOIN profiles ON profiles.no = records.profile
+WHERE records.kind = $4 AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
   AND (archive_after IS NULL OR aged_from + archive_after > $2) AND (delete_after IS NULL OR aged_from + delete_after > $2)
   AND ($5::text IS NULL OR agent_id = $5)
 UNION ALL
 SELECT records.id, versions.text_hash, 0, records.key
-FROM versions JOIN records ON records.subject = versions.subject AND records.key = versions.key
-     JOIN profiles ON profiles.no = records.profile
-WHERE versions.subject = $1 AND versions.text_hash IN NUMBERS($3) AND versions.text_hash <> records.text_hash
-  AND records.kind = $4 AND state IN ('active', 'archived') AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+FROM EACH versions OF $3 BY versions.subject = $1 AND versions.text_hash = wanted.value::bigint
+JOIN records ON records.subject = versions.subject AND records.key = versions.key
+JOIN profiles ON profiles.no = records.profile
+WHERE versions.text_hash <> records.text_hash AND records.kind = $4 AND state IN ('active', 'archived') AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
   AND (delete_after IS NULL OR aged_from + delete_after > $2) AND :KEPT AND ($5::text IS NULL OR agent_id = $5)
 ORDER BY is_current, key
 
@@ -89,12 +91,37 @@ WHERE subject = $1 AND subject + 0 = $1 AND text_hash = $2 AND records.kind = $3
 ORDER BY key
 
 -- name: live_of_text
-SELECT :CURRENT FROM records
-WHERE subject = $1 AND subject + 0 = $1 AND text_hash IN NUMBERS($2) AND state IN ('active', 'archived') ORDER BY key
+SELECT :CURRENT
+FROM EACH records OF $2 BY records.subject = $1 AND records.subject + 0 = $1 AND text_hash = wanted.value::bigint AND state IN ('active', 'archived')
+ORDER BY key
 
 -- name: live_hashes
 SELECT DISTINCT text_hash FROM records
 WHERE subject = $1 AND subject + 0 = $1 AND state IN ('active', 'archived')
+
+-- name: fetch
+SELECT :RECORD
+FROM EACH records OF $3 BY records.id = wanted.value AND records.subject = $1
+JOIN profiles ON profiles.no = records.profile
+WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND state IN ('active', 'archived')
+  AND (delete_after IS NULL OR aged_from + delete_after > $4)
+  AND NOT (records.kind IN (:OWN_KINDS) AND EXISTS (SELECT 1 FROM registry WHERE registry.tenant = $5 AND sort = 'agent'
+                                                    AND registry.id = records.agent_id AND registry.state <> 'active'))
+
+-- name: entries
+SELECT :RECORD
+FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
+JOIN profiles ON profiles.no = records.profile
+
+-- name: encodings
+SELECT records.id, models.id AS model, vectors, terms
+FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
+LEFT JOIN models ON models.code = records.model
+
+-- name: current_all
+SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
+       pack, name, derived_from, id, ttl, revision, text_hash
+FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
 
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
@@ -130,8 +157,8 @@ SELECT :CURRENT, coalesce(aged_from + delete_after <= $4, FALSE) AS is_over,
                WHERE other.subject = $1 AND other.subject + 0 = $1 AND other.text_hash = records.text_hash
                  AND other.kind = $2 AND other.key <> records.key AND other.name IS NULL
                  AND other.state IN ('active', 'archived')) AS has_twins
-FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND records.kind = $2 AND name IN LIST($3) AND state IN ('active', 'archived')
+FROM EACH records OF $3 BY records.subject = $1 AND records.kind = $2 AND name = wanted.value AND state IN ('active', 'archived')
+JOIN profiles ON profiles.no = records.profile
 
 -- name: give_up_name
 UPDATE records SET name = NULL WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
@@ -187,11 +214,14 @@ UPDATE records SET version = version + 1, revision = revision + 1, name = $1, up
 WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
 
 -- Only what lives by a wish of its own, and is not over: what has expired stays gone.
+-- name: refreshable
+SELECT key, id
+FROM EACH records OF $3 BY records.id = wanted.value AND records.subject = $2
+JOIN profiles ON profiles.no = records.profile
+WHERE records.ttl IS NOT NULL AND state IN ('active', 'archived') AND aged_from < $1 AND aged_from + delete_after > $1
+
 -- name: refresh
-UPDATE records SET aged_from = $1
-WHERE subject = $2 AND id IN LIST($3) AND ttl IS NOT NULL AND state IN ('active', 'archived') AND aged_from < $1
-  AND aged_from + (SELECT delete_after FROM profiles WHERE profiles.no = records.profile) > $1
-RETURNING id
+UPDATE records SET aged_from = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2
 
 -- name: move_keeping
 UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,

@@ -67,13 +67,15 @@ WHERE versions.subject = $3::bigint >> :KEY_BITS AND versions.key BETWEEN $2 AND
 
 -- name: index_rows_of
 SELECT :INDEXED_VERSION
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
-WHERE records.subject = $3 AND records.id IN LIST($2) AND state IN ('active', 'archived')
+FROM EACH records OF $2 BY records.id = wanted.value AND records.subject = $3
+JOIN profiles ON profiles.no = records.profile
+JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+WHERE state IN ('active', 'archived')
   AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
 
 -- name: at
 SELECT :VERSION
-FROM records JOIN profiles ON profiles.no = records.profile
-     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
-WHERE records.subject = $1 AND records.id IN LIST($3) AND versions.started_at <= $4 AND versions.ended_at > $4 AND :KEPT
+FROM EACH records OF $3 BY records.id = wanted.value AND records.subject = $1
+JOIN profiles ON profiles.no = records.profile
+JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+WHERE versions.started_at <= $4 AND versions.ended_at > $4 AND :KEPT
