@@ -163,6 +163,15 @@ def lock_key(*names: str) -> int:
     return int.from_bytes(blake2b("\0".join(names).encode(), digest_size=8, person=b"holdfast").digest(), signed=True)
 
 
+@contextmanager
+def _duplicates() -> Iterator[None]:
+    """A name or a key that is taken raises ``DuplicateError``."""
+    try:
+        yield
+    except errors.UniqueViolation as problem:
+        raise DuplicateError(str(problem)) from problem
+
+
 class PostgresTransaction:
     """A ``Transaction``. ``connection`` is there for what is PostgreSQL's alone."""
 
@@ -192,12 +201,12 @@ class PostgresTransaction:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
-        statement = STATEMENTS[name]
+        asked = piece(name, bindings)
+        if asked[0].startswith(b"SELECT"):
+            return self._catch_up([asked])
         self._catch_up()
-        try:
-            return self._cursor.execute(statement.text, statement.bound(bindings))
-        except errors.UniqueViolation as problem:
-            raise DuplicateError(str(problem)) from problem
+        with _duplicates():
+            return self._cursor.execute(*asked)
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
@@ -243,12 +252,20 @@ class PostgresTransaction:
         """Carry out a statement before the next one, or with the commit."""
         self._later.append((statement, bindings))
 
-    def _catch_up(self) -> None:
-        if self._relied is not None:
-            self._begin_relying(self._relied)
-        if self._later:
-            later, self._later = self._later, []
-            run_together(self.connection, [piece(*one) for one in later])
+    def _catch_up(self, asked: Sequence[Piece] = ()) -> RawCursor[Row]:
+        """Carry out what was left for later, and begin after all if nothing has begun; the answer to what is asked
+        with it.
+        """
+        later, self._later = self._later, []
+        relied, self._relied = self._relied, None
+        pieces = [*(piece(*one) for one in later), *asked]
+        if relied is not None:
+            pieces[:0] = [(BEGIN, ()), piece("records.expect_context", relied)]
+        with _duplicates():
+            answers = run_together(self.connection, pieces)
+        if relied is not None and answers[1].fetchone() != (True,):
+            raise AgainError
+        return answers[-1] if answers else self._cursor
 
     def commit(self) -> str | None:
         """Carry out what is left to be done, and commit; what the server calls it."""
@@ -265,11 +282,8 @@ class PostgresTransaction:
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
         self._catch_up()
-        try:
-            for text, values in STATEMENTS[statement].chunks(list(many)):
-                self._cursor.execute(text, values)
-        except errors.UniqueViolation as problem:
-            raise DuplicateError(str(problem)) from problem
+        with _duplicates():
+            run_together(self.connection, list(STATEMENTS[statement].chunks(list(many))))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -339,13 +353,6 @@ class PostgresTransaction:
         self._relied = (tenant_lock(self._schema, subject), *first[1], as_record(expected))
         self._numbers[subject] = expected[0]
         self._answer = expected
-
-    def _begin_relying(self, relied: Bindings) -> None:
-        """Begin after all, because something is to be asked."""
-        self._relied = None
-        begun = run_together(self.connection, [(BEGIN, ()), piece("records.expect_context", relied)])
-        if begun[-1].fetchone() != (True,):
-            raise AgainError
 
     def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The same, for a subject seen before or not."""
