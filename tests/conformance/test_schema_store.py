@@ -16,22 +16,22 @@ def store(engine: Engine) -> SchemaStore:
 
 def test_a_schema_comes_back_as_it_was(store: SchemaStore, elsewhere: Engine, me: Person) -> None:
     schema = '{"type": "object", "title": "Grüße 🎿", "pad": "' + "x" * 50_000 + '"}'
-    assert store.get(me.tenant, "trips") is None
+    assert store.find(me.tenant, ["trips"]) == {}
 
     store.put(me.tenant, "trips", schema)
 
-    assert store.get(me.tenant, "trips") == schema
-    assert elsewhere.schemas.get(me.tenant, "trips") == schema
+    assert store.find(me.tenant, ["other", "trips"]) == {"trips": schema}
+    assert elsewhere.schemas.find(me.tenant, ["trips"]) == {"trips": schema}
 
 
 def test_a_schema_can_be_replaced_and_removed(store: SchemaStore, me: Person) -> None:
     store.put(me.tenant, "trips", '{"type": "object"}')
     store.put(me.tenant, "trips", "{}")
-    assert store.get(me.tenant, "trips") == "{}"
+    assert store.find(me.tenant, ["trips"]) == {"trips": "{}"}
 
     store.put(me.tenant, "trips", None)
     store.put(me.tenant, "trips", None)
-    assert store.get(me.tenant, "trips") is None
+    assert store.find(me.tenant, ["trips"]) == {}
 
 
 def test_collections_and_tenants_are_compared_whole(store: SchemaStore, me: Person) -> None:
@@ -41,4 +41,9 @@ def test_collections_and_tenants_are_compared_whole(store: SchemaStore, me: Pers
 
     store.put(*names[1], None)
 
-    assert [store.get(*name) for name in names] == ['{"minimum": 0}', None, '{"minimum": 2}', '{"minimum": 3}']
+    assert [store.find(tenant, [name]).get(name) for tenant, name in names] == [
+        '{"minimum": 0}',
+        None,
+        '{"minimum": 2}',
+        '{"minimum": 3}',
+    ]

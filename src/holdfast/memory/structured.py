@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
 from typing import Any, Final, NotRequired, TypedDict
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
@@ -103,10 +102,10 @@ class Structured:
         One that is ``None`` sends the document that has its key to the recycle bin; the id of that, or ``None`` if
         there is none. Of several of one collection and key the last counts.
         """
-        schema_of = cache(partial(self._records.services.schemas.get, self._records.scope.tenant))
-        return self._records.put(_STRUCTURED, [self._draft(new, schema_of) for new in documents])
+        schemas = _find_schemas(self._records, {_collection(new["collection"]) for new in documents})
+        return self._records.put(_STRUCTURED, [self._draft(new, schemas) for new in documents])
 
-    def _draft(self, new: DocumentPut, schema_of: Callable[[str], str | None]) -> NamedDraft:
+    def _draft(self, new: DocumentPut, schemas: Mapping[str, str]) -> NamedDraft:
         """What is to become of a document, checked."""
         collection, key, expected = new["collection"], new.get("key"), new.get("if_version")
         name = None if key is None else _name(collection, key)
@@ -121,7 +120,7 @@ class Structured:
         said = Origin(origin.source or agent_source(self._records.scope.agent_id), origin.derived_from or ())
         given = {**check_metadata(new.get("metadata")), "collection": collection, "key": key}
         given |= _check_search_text(new.get("search_text"))
-        draft = draft_document(self._records, new["document"], given, said, schema_of)
+        draft = draft_document(self._records, new["document"], given, said, schemas)
         return NamedDraft(name, replace(draft, ttl=_check_ttl(new.get("ttl"))), expected)
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
@@ -226,7 +225,7 @@ def draft_document(
     document: object,
     metadata: dict[str, Any],
     origin: Origin,
-    schema_of: Callable[[str], str | None] | None = None,
+    schemas: Mapping[str, str] | None = None,
 ) -> Draft:
     """A document, given as an object or as JSON text, that is not written yet; ``metadata`` may name its ``collection``
     and its ``key``.
@@ -238,16 +237,20 @@ def draft_document(
             raise InvalidContentError(f"structured memory takes a JSON object; this is not JSON: {problem}") from None
     if not isinstance(document, Mapping):
         raise InvalidContentError(f"structured memory takes a JSON object, not {quote(document)}")
-    collection = _check_name(metadata.get("collection") or "default", "collection")
+    collection = _collection(metadata.get("collection"))
     key = None if metadata.get("key") is None else _check_name(metadata["key"], "key")
     text = dump_json(document, InvalidContentError, "the document")
-    schema_of = schema_of or partial(records.services.schemas.get, records.scope.tenant)
-    _check_schema(schema_of(collection), collection, document)
+    schemas = _find_schemas(records, [collection]) if schemas is None else schemas
+    _check_schema(schemas.get(collection), collection, document)
     most = records.services.max_content_bytes
     if len(text.encode("utf-8", "replace")) > most:
         raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
     kept = {**metadata, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
     return Draft(text, kept, origin, name=None if key is None else _name(collection, key))
+
+
+def _find_schemas(records: DurableRecords, collections: Iterable[str]) -> dict[str, str]:
+    return records.services.schemas.find(records.scope.tenant, sorted(collections))
 
 
 def _check_schema(text: str | None, collection: str, document: Mapping[str, Any]) -> None:
@@ -279,6 +282,10 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
     elif isinstance(schema, list | tuple):
         for inner in schema:
             _refuse_foreign_references(inner, name)
+
+
+def _collection(value: object) -> str:
+    return _check_name(value or "default", "collection")
 
 
 def _check_name(value: object, what: str) -> str:

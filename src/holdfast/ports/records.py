@@ -337,5 +337,5 @@ class SchemaStore(Protocol):
     def put(self, tenant: str, collection: str, schema: str | None) -> None:
         """Set (or, with ``None``, remove) the schema of a collection, as JSON text."""
 
-    def get(self, tenant: str, collection: str) -> str | None:
-        """The schema of a collection, as JSON text."""
+    def find(self, tenant: str, collections: Sequence[str]) -> dict[str, str]:
+        """The schemas of those collections that have one, as JSON text."""

@@ -315,8 +315,9 @@ def read_facts(person: Person) -> Iterator[Line]:
 
 def read_collections(person: Person) -> Iterator[Line]:
     """The collections of the documents that have been read, with their schemas."""
+    schemas = person.sources.schemas.find(person.tenant, sorted(person.collections))
     for name in sorted(person.collections):
-        schema = person.sources.schemas.get(person.tenant, name)
+        schema = schemas.get(name)
         yield describe("collection", collection=name, schema=None if schema is None else json.loads(schema))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.core.audit import Action, Event, current_actor
 from holdfast.core.errors import NotFoundError
@@ -226,6 +226,13 @@ def parse_fact(row: Fact) -> Fact:
     return row if row.value is None else row._replace(value=json.loads(row.value))
 
 
+class SchemaRow(NamedTuple):
+    """A collection's schema, as JSON text."""
+
+    collection: str
+    schema: str
+
+
 class SqlSchemas(SqlStore):
     """The ``SchemaStore`` of the relational engines."""
 
@@ -235,8 +242,8 @@ class SqlSchemas(SqlStore):
         else:
             self._change("facts.put_schema", tenant, collection, schema)
 
-    def get(self, tenant: str, collection: str) -> str | None:
-        return self._find(str, "facts.schema", tenant, collection)
+    def find(self, tenant: str, collections: Sequence[str]) -> dict[str, str]:
+        return dict(self._database.ask(SchemaRow, "facts.schemas", (tenant, to_json(collections))))
 
 
 class SqlProvenance(SqlStore):

@@ -21,5 +21,5 @@ ON CONFLICT (tenant, collection) DO UPDATE SET schema = excluded.schema
 -- name: remove_schema
 DELETE FROM schemas WHERE tenant = $1 AND collection = $2
 
--- name: schema
-SELECT schema FROM schemas WHERE tenant = $1 AND collection = $2
+-- name: schemas
+SELECT collection, schema FROM schemas WHERE tenant = $1 AND collection IN LIST($2)
