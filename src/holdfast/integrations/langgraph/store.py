@@ -291,10 +291,11 @@ def _escape(text: str) -> str:
     """A label or a key as a name may be: characters that a name cannot have are written as in a URL."""
     if text.isspace():
         return quote(text, safe="")
-    plain = "".join(
+    if text.isprintable() and "%" not in text and _WILDCARD not in text:
+        return text or _EMPTY
+    return "".join(
         one if one.isprintable() and one not in "%*" else quote(one, "", errors="surrogatepass") for one in text
     )
-    return plain or _EMPTY
 
 
 def _unescape(text: str) -> str:
