@@ -97,8 +97,9 @@ def _govern(world: World) -> None:
     for day in range(2, 15):
         clock.now = datetime(2026, 11, day, 3, tzinfo=UTC)
         memory = holdfast.manager(f"user_{80 + 2 * (day % 4)}", "support_agent", "sess_new")
-        added = memory.add_many([f"{note}, on day {day}" for note in _NOTES[: 1 + day % 4]])
-        memory.delete(added["memory_ids"][0])
+        added = memory.add_many([f"{note}, order {day}7" for note in _NOTES[day % 4 :]])["memory_ids"]
+        for memory_id in added[: 1 + day % 3]:
+            memory.delete(memory_id)
         holdfast.sweep(confirm=True)
 
 
@@ -107,6 +108,8 @@ def _look_after(world: World) -> None:
     gone = holdfast.manager("user_gone", AGENT)
     gone.add_many(["Likes jazz", "Lives in Oslo"])
     clock.now = NOW
+    holdfast.sweep(confirm=True)
+    holdfast.schedule.run_due()
     world.certificate = holdfast.erase_user("user_gone").certificate
     backup = holdfast.backups.create(confirm=True)
     world.ids["backup"] = backup.id

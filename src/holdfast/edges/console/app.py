@@ -172,6 +172,7 @@ class Console:
     ) -> Response:
         visit = self._visit(request, visitor, action)
         visit.check(action.operation_name)
+        _check_named(action, fields)
         problem = None
         if is_confirmed:
             try:
@@ -315,6 +316,15 @@ def _read_fields(action: Action, given: Mapping[str, Any], files: Mapping[str, s
         if entry.form in ("json", "file") and fields.get(entry.name):
             fields[entry.name] = _read_json(entry, fields[entry.name])
     return {name: value for name, value in fields.items() if value != "" and name not in _OWN}
+
+
+def _check_named(action: Action, fields: Fields) -> None:
+    """``InvalidInputError`` for an action without what it is about, which the page that offers it names."""
+    entered = {entry.name for entry in action.entries}
+    needed = {name for name, field in action.operation.inputs.model_fields.items() if field.is_required()}
+    missing = sorted(needed - entered - fields.keys())
+    if missing:
+        raise InvalidInputError(f"the address does not name {', '.join(missing)}; begin on the page that offers this")
 
 
 async def _read_files(action: Action, form: FormData) -> dict[str, str]:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from holdfast.edges.console.pages import memories, overview
+from holdfast.edges.console.pages import (
+    agents,
+    backups,
+    holds,
+    memories,
+    overview,
+    playground,
+    policies,
+    recycle_bin,
+    schedule,
+    sessions,
+)
 from holdfast.edges.console.table import Section
 
-_MODULES: Final = (overview, memories)
+_MODULES: Final = (overview, memories, recycle_bin, policies, holds, sessions, agents, backups, schedule, playground)
 #: The entries of the navigation.
 SECTIONS: Final = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Section))
 #: Every page by its path.

@@ -35,6 +35,11 @@ class Visit:
         return self._gate.principal
 
     @property
+    def user_id(self) -> str | None:
+        """Whose page is asked for; where nobody is named and the key is bound to users, the first of them."""
+        return self.query.get("user_id") or min(self.caller.users or (), default=None)
+
+    @property
     def tenant_id(self) -> str:
         """The tenant that is acted for."""
         return self._gate.tenant_id

@@ -1,0 +1,68 @@
+"""Holds: what nothing may remove, what each of them covers, and their release."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.edges.console.formats import link
+from holdfast.edges.console.table import Effect, Entry, Fields, Section, Undo
+from holdfast.edges.console.visit import Visit
+
+holds = Section("Holds")
+_PATH: Final = "/holds"
+_SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
+
+
+@holds.page(_PATH, calls=["list_holds"])
+def show_holds(visit: Visit) -> dict[str, Any]:
+    """The holds in force, oldest first; on request those that were released too."""
+    asked = {"released": visit.query.get("released"), "cursor": visit.query.get("cursor")}
+    return {"asked": asked, "found": visit.call("list_holds", **asked, limit=50), "parts": _SCOPE}
+
+
+def _describe(fields: Fields) -> str:
+    return " and ".join(f"{name.removesuffix('_id')} {fields[name]}" for name in _SCOPE if name in fields)
+
+
+@holds.action(
+    "add_hold",
+    "Put something on hold",
+    "Put on hold",
+    entries=(
+        Entry(
+            "user_id",
+            "User",
+            hint="What is this user's. Where several are named, what all of them name is held.",
+            needed=False,
+        ),
+        Entry("agent_id", "Agent", needed=False),
+        Entry("session_id", "Session", needed=False),
+        Entry("memory_id", "Memory, message or tool", needed=False),
+        Entry("tag", "Tag", hint="key=value of the metadata, or one of its tags.", needed=False),
+        Entry("reason", "Why it must stay", hint="Whoever asks later reads this; name a case, not a person."),
+    ),
+    back=lambda _fields: link(_PATH),
+    describe=lambda fields, _result: f"{_describe(fields)} is held: nothing removes it until the hold is released",
+    undo=lambda _fields, result: Undo("release_hold", {"hold_id": result["hold_id"]}, "Release it"),
+)
+def preview_hold(_visit: Visit, fields: Fields) -> Effect | None:
+    """What the hold would cover."""
+    if not any(name in fields for name in _SCOPE):
+        return None
+    return Effect([f"no rule, no person and no erasure removes {_describe(fields)} until the hold is released"])
+
+
+@holds.action(
+    "release_hold",
+    "Release a hold",
+    "Release it",
+    back=lambda _fields: link(_PATH),
+    describe=lambda _fields, _result: "the hold is released; what is past its time goes with the next sweep",
+    undo=lambda _fields, result: Undo(
+        "add_hold", {name: result[name] for name in (*_SCOPE, "reason") if result.get(name)}
+    ),
+    is_danger=True,
+)
+def preview_release(_visit: Visit, _fields: Fields) -> Effect:
+    """That what it kept goes by the rules again."""
+    return Effect(["what it covers lives by the rules again: what is past its time goes with the next sweep"])

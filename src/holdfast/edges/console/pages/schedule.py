@@ -1,0 +1,63 @@
+"""The schedule: what runs when, how the last runs went, and running a job now."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.edges.console.formats import link
+from holdfast.edges.console.table import Effect, Entry, Fields, Section, Undo
+from holdfast.edges.console.visit import Visit
+
+schedule = Section("Schedule")
+_PATH: Final = "/schedule"
+
+
+@schedule.page(_PATH, calls=["list_jobs"])
+def show_schedule(visit: Visit) -> dict[str, Any]:
+    """Every job: when it runs next, what its last run did, and what is wrong."""
+    return {**visit.call("list_jobs")}
+
+
+def _describe_run(fields: Fields, result: dict[str, Any]) -> str:
+    counts = ", ".join(f"{name} {value:,}" for name, value in result["result"].items() if isinstance(value, int))
+    return f"{fields['name']} ran" + (f": {counts}" if counts else "")
+
+
+@schedule.action(
+    "run_job",
+    "Run a job now",
+    "Run it",
+    back=lambda _fields: link(_PATH),
+    describe=_describe_run,
+    may_call=["list_jobs"],
+)
+def preview_run(visit: Visit, fields: Fields) -> Effect:
+    """Say what the job does."""
+    job = next((one for one in visit.call("list_jobs")["items"] if one["name"] == fields["name"]), None)
+    return Effect(
+        [
+            job["meaning"] if job else f"there is no job {fields['name']}",
+            "it runs now; when it runs by itself stays as it is. What a sweep deletes for good cannot be brought back",
+        ]
+    )
+
+
+@schedule.action(
+    "set_job",
+    "Change when a job runs",
+    "Change it",
+    entries=(
+        Entry("cron", "When", hint="Five fields of cron, such as 30 4 * * *; or: default.", needed=False),
+        Entry("timezone", "Time zone", hint="Such as Europe/Berlin; or: default.", needed=False),
+        Entry("enabled", "Whether it runs", "choice", choices=("true", "false"), needed=False),
+    ),
+    back=lambda _fields: link(_PATH),
+    describe=lambda fields, _result: f"{fields['name']} is changed",
+    undo=lambda fields, _result: Undo(
+        "set_job", {"name": fields["name"], "cron": "default", "timezone": "default"}, "Default"
+    ),
+)
+def preview_change(_visit: Visit, fields: Fields) -> Effect | None:
+    """Say what would change."""
+    changes = [f"{name} becomes {fields[name]}" for name in ("cron", "timezone", "enabled") if name in fields]
+    return Effect([f"of {fields['name']}, {' and '.join(changes)}"]) if changes else None
