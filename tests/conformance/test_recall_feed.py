@@ -12,6 +12,7 @@ from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
 from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State, Terms
+from holdfast.ports.feed import PackedRows
 from holdfast.storage.relational import feed as stored_feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -108,6 +109,32 @@ def test_a_row_has_what_the_index_needs(engine: Engine, index: Follower, me: Per
     assert row.archived_from == NOW + 7
     assert json.loads(row.metadata) == made.record.metadata
     assert (row.vectors, row.terms) == (made.encoding.vectors, made.encoding.terms)
+
+
+def test_a_whole_scope_says_the_same_of_each_record_as_one_by_one(
+    engine: Engine, index: Follower, me: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_feed, "_PAGE", 4)
+    set_rule(engine.rules, me.tenant, "long_term", Terms(archive_after=7, delete_after=9))
+    add(engine, me, "first")
+    index.look()
+    gone = add(engine, me, *(f"gone {number}" for number in range(30)))
+    plain, *_ = add(engine, me, "plain", "twice", "twice")
+    add(engine, me, "in a session", agent_id="planner", session_id="sess_ä", metadata={"of": ["ä", "a\x1fb", None]})
+    add(engine, me, "of another model", vectors=b"\x01\x02\x03\x04", model=OTHER_MODEL)
+    add(engine, me, "long", vectors=b"\x00\x3c" * 6)
+    add(engine, me, "")
+    index.look()
+    engine.records.transition(me.subject, [move(record, State.RECYCLED) for record in gone], now=NOW)
+    engine.records.replace(changed(plain, content="fancy"))
+    followed = index.look()
+    assert (len(followed), index.reloads) == (8, 1)
+
+    whole = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=lambda rows: rows)
+
+    assert {row.id: row for page in whole.pages for row in page} == followed
+    packed = [page for page in whole.pages if isinstance(page, PackedRows)]
+    assert sum(page.count for page in packed) == len(followed) - 1, "the one without terms is by itself"
 
 
 def test_adds_are_seen(engine: Engine, index: Follower, me: Person) -> None:
@@ -280,7 +307,7 @@ def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: En
     cursor = mine.cursor
     changes = engine.feed.changes(me.scope("agent"), kind, cursor, model=MODEL, read=list)
 
-    assert (changes.reload, changes.pages, changes.gone) == (False, [[]], []), "another agent's records never appear"
+    assert (changes.reload, changes.pages, changes.gone) == (False, [], []), "another agent's records never appear"
     assert theirs.look()[two.id].terms == b"zwei"
     assert len(theirs.rows) == 2
 

@@ -69,7 +69,7 @@ def passes(row: IndexRow, where: Filter) -> bool:
 
 def _counts(row: IndexRow) -> list[Counter[int]]:
     """How often each passage has each term."""
-    said = terms.decode([row.terms])
+    said = terms.decode(row.terms)
     counts: list[Counter[int]] = [Counter() for _ in range(int(said.passages[0]))]
     for passage, term, times in zip(said.passage.tolist(), said.term.tolist(), said.times.tolist(), strict=True):
         counts[passage][term] += times
@@ -167,7 +167,7 @@ def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str
 def _vectors(row: IndexRow, dim: int) -> list[list[float]]:
     if row.vectors is None:
         return [[0.0] * dim]
-    passages = int(terms.decode([row.terms]).passages[0])
+    passages = int(terms.decode(row.terms).passages[0])
     found: list[list[float]] = np.frombuffer(row.vectors, np.float16).reshape(passages, -1).astype(float).tolist()
     return found
 

@@ -19,12 +19,13 @@ from recall import naive
 
 
 def row(number: int, metadata: dict[str, Any], *, agent: str = "a", session: str | None = None) -> IndexRow:
-    return IndexRow(str(number), agent, session, number * 10, number * 20, None, False, json.dumps(metadata), None, b"")
+    return IndexRow(str(number), agent, session, number * 10, number * 20, None, 0, json.dumps(metadata), None, b"")
 
 
 def passing(rows: list[IndexRow], filters: dict[str, Any]) -> list[int]:
     columns = MetadataColumns(MemoryType.LONG_TERM)
-    columns.add(Batch.read(TYPES[MemoryType.LONG_TERM], rows))
+    if rows:
+        columns.add(Batch.read(TYPES[MemoryType.LONG_TERM], rows))
     where = parse(filters)
     assert where is not None
     return np.flatnonzero(columns.mask(where)).tolist()

@@ -56,13 +56,13 @@ def vector(row: IndexRow) -> npt.NDArray[np.float32]:
 
 def words(row: IndexRow) -> list[tuple[int, int]]:
     """The terms of a row, and how often each occurs."""
-    said = terms.decode([row.terms])
+    said = terms.decode(row.terms)
     assert said.passages.tolist() == [1]
     return sorted(zip(said.term.tolist(), said.times.tolist(), strict=True))
 
 
 def words_of(text: str) -> list[tuple[int, int]]:
-    said = terms.decode([terms.encode([text])])
+    said = terms.decode(terms.encode([text]))
     return sorted(zip(said.term.tolist(), said.times.tolist(), strict=True))
 
 
@@ -162,15 +162,15 @@ def test_archiving_an_episode_gives_what_encoding_the_archived_one_would(
     kept = compact(record, encode(record, by))
 
     assert kept == compact(archived(record), encode(archived(record), by))
-    found = terms.decode([expanded(record, kept).terms])
-    assert set(found.term.tolist()) == set(terms.decode([terms.encode(split_summary(record))]).term.tolist())
+    found = terms.decode(expanded(record, kept).terms)
+    assert set(found.term.tolist()) == set(terms.decode(terms.encode(split_summary(record))).term.tolist())
 
 
 def test_nothing_of_a_message_stays_with_an_archived_episode(embedder: Embedder) -> None:
     record = episode("Night trains to Oslo.", ["Theodor collects barometers", "Oslo is cold"])
     row = expanded(record, compact(record, encode(record, embedder)))
 
-    said = set(terms.decode([row.terms]).term.tolist())
+    said = set(terms.decode(row.terms).term.tolist())
     assert said.isdisjoint(terms.query_terms("Theodor collects barometers cold").tolist())
     assert said.issuperset(terms.query_terms("plan a trip night trains Oslo").tolist())
     (summary,) = embedder.embed(split_summary(record))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +71,91 @@ class IndexRow(NamedTuple):
     """Of a version that has ended."""
 
 
+#: Stands between the texts of a column that was joined: no id has such a character, and JSON writes it otherwise.
+SEPARATOR: Final = "\x1f"
+#: Stands for a moment that does not come.
+NEVER: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """At least one ``IndexRow``, each of which has terms, in columns that an engine joined: texts by ``SEPARATOR``,
+    numbers by commas, bytes by nothing. An index reads all of a column at once; by itself it gives one row after the
+    other.
+    """
+
+    count: int
+    id: str
+    agent_id: str
+    session_id: str
+    """Nothing, for a record without a session."""
+    created_at: str
+    updated_at: str
+    hidden_from: str
+    """``NEVER``, for a record that is always seen; so in the next ones."""
+    archived_from: str
+    metadata: str
+    vector_sizes: str
+    """How many bytes of ``vectors`` are each record's; 0 for those that are not embedded."""
+    vectors: bytes | None
+    """``None`` if there are none at all."""
+    term_sizes: str
+    terms: bytes
+    text_hash: str
+    """0 for a record that is not to be taken for another."""
+    ended_at: str | None = None
+    """``None`` if all of them are current."""
+
+    def __iter__(self) -> Iterator[IndexRow]:
+        texts = (self.id, self.agent_id, self.session_id, self.metadata)
+        ids, agents, sessions, metadata = (text.split(SEPARATOR) for text in texts)
+        moments = (self.created_at, self.updated_at, self.hidden_from, self.archived_from)
+        when = zip(*(_or_none(text, NEVER) for text in moments), strict=True)
+        vectors = [blob or None for blob in _cut(self.vectors or b"", self.vector_sizes)]
+        found_by = zip(metadata, vectors, _cut(self.terms, self.term_sizes), strict=True)
+        hashes = _or_none(self.text_hash, 0)
+        ended = [None] * len(ids) if self.ended_at is None else _or_none(self.ended_at, NEVER)
+        for at, (times, found) in enumerate(zip(when, found_by, strict=True)):
+            values = (ids[at], agents[at], sessions[at] or None, *times, *found, None, hashes[at], ended[at])
+            yield IndexRow._make(values)
+
+    @classmethod
+    def pack(cls, rows: Sequence[IndexRow]) -> PackedRows:
+        """Rows in columns."""
+        vectors = [row.vectors or b"" for row in rows]
+        return cls(
+            len(rows),
+            SEPARATOR.join([row.id for row in rows]),
+            SEPARATOR.join([row.agent_id for row in rows]),
+            SEPARATOR.join([row.session_id or "" for row in rows]),
+            _join([row.created_at for row in rows]),
+            _join([row.updated_at for row in rows]),
+            _join([NEVER if row.hidden_from is None else row.hidden_from for row in rows]),
+            _join([NEVER if row.archived_from is None else row.archived_from for row in rows]),
+            SEPARATOR.join([row.metadata for row in rows]),
+            _join(map(len, vectors)),
+            b"".join(vectors),
+            _join([len(row.terms) for row in rows]),
+            b"".join([row.terms for row in rows]),
+            _join([row.text_hash or 0 for row in rows]),
+            _join([NEVER if row.ended_at is None else row.ended_at for row in rows]),
+        )
+
+
+def _join(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _or_none(numbers: str, nothing: int) -> list[int | None]:
+    return [None if number == nothing else number for number in map(int, numbers.split(","))]
+
+
+def _cut(joined: bytes, sizes: str) -> Iterator[bytes]:
+    """The parts of what was joined, by their sizes."""
+    ends = accumulate(map(int, sizes.split(",")), initial=0)
+    return (joined[start:end] for start, end in pairwise(ends))
+
+
 def split_version_id(name: str) -> tuple[str, int | None]:
     """The record, and which version of it: ``None`` is the one that is current. A version is ``record@number``."""
     record_id, _, version = name.partition("@")
@@ -102,14 +189,14 @@ class RecallFeed(Protocol):
         since: Cursor | None,
         *,
         model: str,
-        read: Callable[[list[IndexRow]], PageT],
+        read: Callable[[list[IndexRow] | PackedRows], PageT],
         ended: bool = False,
     ) -> Changes[PageT]:
         """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it. With ``ended``, all
         versions that have ended of what is new or changed, too, each by the name that ``split_version_id`` reads.
 
-        Rows are handed to ``read`` a few thousand at a time, so that they are never all in memory. Writes and deletes
-        of any process are in the answer once they have committed.
+        Rows are handed to ``read`` a few thousand at a time, so that they are never all in memory. Those of a whole
+        scope are packed. Writes and deletes of any process are in the answer once they have committed.
         """
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:

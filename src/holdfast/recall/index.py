@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
-from holdfast.ports.feed import IndexRow
+from holdfast.ports.feed import NEVER, SEPARATOR, IndexRow
 from holdfast.recall import ranking
-from holdfast.recall.arrays import NEVER, Batch, GrowingArray, dot
+from holdfast.recall.arrays import Batch, GrowingArray, SlotIds, dot, widen
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
@@ -83,9 +83,8 @@ class ScopeIndex:
 
     def __init__(self, kind: Kind, batches: Sequence[Batch] = ()) -> None:
         self._kind = kind
-        self._ids: list[str] = []
-        self._slot_of: dict[str, int] = {}
-        self._sorted = True  # slots are in the order of their ids
+        self._slots = SlotIds()
+        self._ids = self._slots.ids
         self._here = GrowingArray(np.bool_)
         self._archived_from = GrowingArray(np.int64)
         self._hidden_from = GrowingArray(np.int64)
@@ -107,10 +106,10 @@ class ScopeIndex:
         self.add(batches)
 
     def __len__(self) -> int:
-        return len(self._slot_of)
+        return len(self._slots)
 
-    def __contains__(self, record_id: object) -> bool:
-        return record_id in self._slot_of
+    def __contains__(self, record_id: str) -> bool:
+        return self._slots.find(record_id) is not None
 
     @property
     def nbytes(self) -> int:
@@ -130,31 +129,30 @@ class ScopeIndex:
 
     def upsert(self, rows: Iterable[IndexRow]) -> None:
         """Hold these records, in place of those with the same ids."""
-        self.add([Batch.read(self._kind, list(rows))])
+        found = list(rows)
+        self.add([Batch.read(self._kind, found)] if found else [])
 
     def add(self, batches: Sequence[Batch]) -> None:
         """Hold these records, in place of those with the same ids. No two batches have a record in common."""
         count = sum(len(batch.id) for batch in batches)
         if not count:
             return
-        for batch in batches:
-            self.remove(self._slot_of.keys() & batch.id)
-        start = len(self._ids)
+        for batch in batches if self._ids else ():
+            self.remove(batch.id)
         if len(self._vectors) + sum(len(batch.vectors) for batch in batches) > CAPACITY:
             raise ValueError(f"an index holds at most {CAPACITY} passages")
         self._add_terms(batches, len(self._vectors))
         self._add_vectors(batches)
         for batch in batches:
-            self._sorted = self._sorted and (not self._ids or self._ids[-1] < batch.id[0])
-            self._ids += batch.id
+            self._slots.add(batch.id)
             self._columns.add(batch)
-        self._slot_of.update(zip(self._ids[start:], range(start, start + count), strict=True))
         self._here.extend(np.ones(count, np.bool_))
         self._archived_from.extend(np.concatenate([batch.archived_from for batch in batches]))
         self._hidden_from.extend(np.concatenate([batch.hidden_from for batch in batches]))
         self._text_hash.extend(np.concatenate([batch.text_hash for batch in batches]))
         self._note_repeated(count)
-        self._ended_at.extend(np.concatenate([batch.ended_at for batch in batches]))
+        for batch in batches:
+            self._ended_at.extend(np.full(len(batch.id), NEVER) if batch.ended_at is None else batch.ended_at)
         self._links.add([name for batch in batches for name in _linked_sessions(batch)])
         self._derived = None
 
@@ -171,7 +169,7 @@ class ScopeIndex:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Hold these records no longer. Ids that are not held are ignored."""
-        slots = [self._slot_of.pop(record_id) for record_id in dict.fromkeys(ids) if record_id in self._slot_of]
+        slots = self._slots.remove(ids)
         if not slots:
             return
         for slot in slots:
@@ -179,10 +177,10 @@ class ScopeIndex:
             self._words -= int(self._length.view[slot])
             gone = self._vectors.view[self._passages(slot)]
             self._total -= gone.sum(0, dtype=np.float64)
-            self._embedded -= int(gone.any(1).sum())
+            self._embedded -= int(np.count_nonzero(_any(gone)))
         self._links.remove(slots)
         self._derived = None
-        dead = len(self._ids) - len(self._slot_of)
+        dead = len(self._ids) - len(self)
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
 
@@ -192,20 +190,24 @@ class ScopeIndex:
             dim = next((width for batch in batches if (width := batch.vectors.shape[1])), 0)
             self._vectors.widen(dim)
             self._total = np.zeros(dim)
-        vectors = np.zeros((sum(len(batch.vectors) for batch in batches), self._vectors.width), np.float32)
+        vectors = np.empty((sum(len(batch.vectors) for batch in batches), self._vectors.width), np.float32)
         end = 0
         for batch in batches:
             start, end = end, end + len(batch.vectors)
             if batch.vectors.shape[1] == self._vectors.width:
-                vectors[start:end] = batch.vectors
-            # Sums of float16 are exact in float64: adding and taking away in any order gives the same total.
-            self._total += vectors[start:end].sum(0, dtype=np.float64)
-            self._embedded += int(vectors[start:end].any(1).sum())
+                self._total += widen(batch.vectors, vectors[start:end])
+            else:
+                vectors[start:end] = 0
+        has_vector = _any(vectors)
+        self._embedded += int(np.count_nonzero(has_vector))
         passages = np.concatenate([batch.passages for batch in batches])
         first = np.cumsum(passages) - passages
-        totals = vectors if len(vectors) == len(first) else np.add.reduceat(vectors, first)
         # A single vector counts as one of length 1, with or without records of several passages beside it.
-        self._square.extend(np.where(passages > 1, np.vecdot(totals, totals), totals.any(1)))
+        square = has_vector[first].astype(np.float32)
+        if len(vectors) > len(first):
+            totals = np.add.reduceat(vectors, first)
+            square = np.where(passages > 1, np.vecdot(totals, totals), square)
+        self._square.extend(square)
         self._first.extend(len(self._vectors) + first)
         self._vectors.extend(vectors)
 
@@ -213,10 +215,11 @@ class ScopeIndex:
         """Append the terms of new passages, which are numbered from ``start``, and the lengths in words."""
         passages = []
         for batch in batches:
-            lengths = np.bincount(batch.passage, batch.times, len(batch.vectors))
-            self._words += int(lengths.sum())
+            lengths: Floats = np.bincount(batch.passage, batch.times, len(batch.vectors)).astype(np.float32)
+            self._words += int(batch.times.sum())
             self._passage_length.extend(lengths)
-            self._length.extend(np.add.reduceat(lengths, np.cumsum(batch.passages) - batch.passages))
+            is_whole = len(lengths) == len(batch.passages)
+            self._length.extend(lengths if is_whole else _sum(lengths, np.cumsum(batch.passages) - batch.passages))
             passages.append(batch.passage + np.uint32(start))
             start += len(batch.vectors)
         terms = np.concatenate([batch.term for batch in batches])
@@ -241,9 +244,7 @@ class ScopeIndex:
         for array in self._of_slots:
             array.replace(array.view[kept])
         self._links.renumber(kept, numbers)
-        self._ids[:] = [self._ids[slot] for slot in kept.tolist()]
-        self._slot_of = {record_id: slot for slot, record_id in enumerate(self._ids)}
-        self._sorted = all(map(str.__lt__, self._ids, self._ids[1:]))
+        self._slots.keep(kept.tolist())
         self._postings.renumber(passages)
         self._columns.keep(kept)
         self._derived = None
@@ -284,7 +285,7 @@ class ScopeIndex:
         closest, covered = (
             each.max() if passing == len(each) else each.max(where=wanted, initial=-1) for each in (closeness, share)
         )
-        related = ranking.related(float(closest), float(covered), len(self._slot_of))
+        related = ranking.related(float(closest), float(covered), len(self))
         most = max(best[0][1], ranking.LEAST)
         hits = []
         for slot, total in best:
@@ -307,7 +308,7 @@ class ScopeIndex:
         """Ids of the records that ``rank`` would choose from, newest first."""
         _, wanted = self._masks(options)
         slots, top_k, before = np.flatnonzero(wanted).tolist(), options.top_k, options.before
-        if self._sorted:
+        if self._slots.ascend:
             if before is not None:
                 slots = slots[: bisect_left(slots, before, key=self._ids.__getitem__)]
             return [self._ids[slot] for slot in slots[: -top_k - 1 : -1]] if top_k > 0 else []
@@ -322,8 +323,8 @@ class ScopeIndex:
         """Which slots can be seen, and which of these pass the filter."""
         visible: Mask = self._hidden_from.view > options.now
         visible &= self._here.view
-        if options.without in self._slot_of:
-            visible[self._slot_of[options.without]] = False
+        if options.without is not None and (slot := self._slots.find(options.without)) is not None:
+            visible[slot] = False
         if not options.include_archived:
             visible &= self._archived_from.view > options.now
         if options.as_of is not None:
@@ -347,8 +348,8 @@ class ScopeIndex:
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
-        present = passage_present = None if len(self._slot_of) == slots else self._here.view
-        usual = usual_passage = ranking.usual_length(self._words, len(self._slot_of))
+        present = passage_present = None if len(self) == slots else self._here.view
+        usual = usual_passage = ranking.usual_length(self._words, len(self))
         several = None
         if len(self._vectors) > slots:
             counts = np.diff(self._first.view, append=len(self._vectors))
@@ -406,7 +407,7 @@ class ScopeIndex:
         return ranking.of_record(words, np.maximum.reduceat(said, self._first.view)), said, share
 
     def _weigh(self, held: Ints, count: int) -> npt.NDArray[np.float64]:
-        return ranking.rarity(len(self._slot_of), np.bincount(held, minlength=count))
+        return ranking.rarity(len(self), np.bincount(held, minlength=count))
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, those that were changed last."""
@@ -414,7 +415,7 @@ class ScopeIndex:
         slots = np.flatnonzero(evidence >= least)
         steps = np.rint(evidence[slots] / np.float32(_GRAIN))
         changed = self._columns.updated_at[slots]
-        if self._sorted and len(slots) > 4 * count:  # many equals
+        if len(slots) > 4 * count and self._slots.ascend:  # many equals
             chosen = np.lexsort((slots, changed, steps))[-count:]
             slots, steps, changed = slots[chosen], steps[chosen], changed[chosen]
         ids = (self._ids[slot] for slot in slots)
@@ -482,9 +483,19 @@ class _Several(NamedTuple):
 
 def _linked_sessions(batch: Batch) -> Sequence[str | None]:
     """The sessions in which records are neighbours: a version that has ended is nobody's."""
-    if (batch.ended_at == NEVER).all():
-        return batch.session_id
-    return [name if end == NEVER else None for name, end in zip(batch.session_id, batch.ended_at, strict=True)]
+    if len(batch.session_id) < len(batch.id):  # nothing but separators
+        return [None] * len(batch.id)
+    names = batch.session_id.split(SEPARATOR)
+    current = [True] * len(names) if batch.ended_at is None else (batch.ended_at == NEVER).tolist()
+    return [name if name and is_current else None for name, is_current in zip(names, current, strict=True)]
+
+
+def _any(vectors: Floats) -> Mask:
+    """Which vectors are not all zeros: of nearly all, the first number tells."""
+    found: Mask = vectors[:, 0] != 0 if vectors.shape[1] else np.zeros(len(vectors), bool)
+    rest = np.flatnonzero(~found)
+    found[rest] = vectors[rest].any(1)
+    return found
 
 
 def _step(links: Ints) -> Ints:

@@ -18,6 +18,7 @@ from holdfast.core.clock import check_deadline, watch
 from holdfast.core.filters import MISSING, RANGES, Condition, Filter, value_at
 from holdfast.core.records import MemoryType
 from holdfast.core.values import json_key
+from holdfast.ports.feed import SEPARATOR
 from holdfast.recall.arrays import Batch, GrowingArray
 
 Mask = npt.NDArray[np.bool_]
@@ -33,14 +34,16 @@ class MetadataColumns:
 
     def __init__(self, memory_type: MemoryType) -> None:
         self._memory_type = str(memory_type)
-        self._names: dict[str, list[str | None]] = {"agent_id": [], "session_id": []}
+        self._count = 0
+        self._joined: list[tuple[str, str, str]] = []  # what no filter has asked for yet
+        self._names: dict[str, list[str]] = {"agent_id": [], "session_id": []}
         self._times = {"created_at": GrowingArray(np.int64), "updated_at": GrowingArray(np.int64)}
         self._metadata: list[str] = []
         self._columns: OrderedDict[tuple[str, ...], _Column] = OrderedDict()
         self._text_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._metadata)
+        return self._count
 
     @property
     def updated_at(self) -> npt.NDArray[np.int64]:
@@ -48,23 +51,33 @@ class MetadataColumns:
         return self._times["updated_at"].view
 
     def add(self, rows: Batch) -> None:
-        """Add records. Their metadata is read when a filter asks for it."""
-        for name, values in self._names.items():
-            values.extend(getattr(rows, name))
+        """Add records. Their texts are read when a filter asks for them."""
+        self._count += len(rows.id)
+        self._joined.append((rows.agent_id, rows.session_id, rows.metadata))
         for name, times in self._times.items():
             times.extend(getattr(rows, name))
-        self._metadata += rows.metadata
-        self._text_bytes += sum(map(len, rows.metadata))
+        self._text_bytes += len(rows.metadata)
 
     def keep(self, numbers: npt.NDArray[np.int64]) -> None:
         """Go on with these records only, numbered anew in that order."""
+        self._split()
         kept = numbers.tolist()
+        self._count = len(kept)
         self._names = {name: [values[number] for number in kept] for name, values in self._names.items()}
         self._metadata = [self._metadata[number] for number in kept]
         self._text_bytes = sum(map(len, self._metadata))
         for times in self._times.values():
             times.replace(times.view[numbers])
         self._columns.clear()
+
+    def _split(self) -> None:
+        """Take the texts apart that are joined. Of equal ones, one is kept."""
+        same: dict[str, str] = {}
+        for joined in self._joined:
+            for column, text in zip((*self._names.values(), self._metadata), joined, strict=True):
+                texts = text.split(SEPARATOR)
+                column.extend(map(same.setdefault, texts, texts))
+        self._joined.clear()
 
     def mask(self, where: Filter) -> Mask:
         """Which of the records pass a filter."""
@@ -105,6 +118,7 @@ class MetadataColumns:
 
     def _values(self, paths: list[tuple[str, ...]], start: int) -> list[list[object]]:
         """The values of fields, of the records from ``start`` on; the metadata of each is read once."""
+        self._split()
         inner = [path[1:] for path in paths if path[0] == "metadata"]
         texts = self._metadata[start:]
         read: dict[str, list[object]] = {}
@@ -117,7 +131,7 @@ class MetadataColumns:
         found: list[list[object]] = []
         for name, *_ in paths:
             if name in self._names:
-                found.append([MISSING if value is None else value for value in self._names[name][start:]])
+                found.append([value or MISSING for value in self._names[name][start:]])
             elif name in self._times:
                 found.append(self._times[name].view[start:].tolist())
             elif name == "memory_type":

@@ -141,9 +141,9 @@ def _stem(word: str) -> str:
 class Terms(NamedTuple):
     """The terms of several rows' passages, one entry per distinct term of a passage, rows in the order given."""
 
-    row: npt.NDArray[np.int64]
+    passage: npt.NDArray[np.uint32]
+    """Which passage, counted through all rows."""
     term: npt.NDArray[np.uint32]
-    passage: npt.NDArray[np.uint8]
     times: npt.NDArray[np.uint8]
     passages: npt.NDArray[np.int64]
     """How many passages each row has."""
@@ -179,17 +179,20 @@ def encode_each(texts: Sequence[str]) -> list[bytes]:
     return [blob[start:end] for start, end in pairwise(ends)]
 
 
-def decode(blobs: Sequence[bytes]) -> Terms:
-    """What ``encode`` wrote, of many rows at once."""
-    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // ENTRY.itemsize
-    entries = np.frombuffer(b"".join(blobs), ENTRY)
-    row = np.repeat(np.arange(len(blobs)), sizes)
-    passages = np.ones(len(blobs), np.int64)
-    np.maximum.at(passages, row, entries["passage"].astype(np.int64) + 1)
-    said = entries["count"] > 0
-    if not said.all():
-        row, entries = row[said], entries[said]
-    return Terms(row, entries["term"].copy(), entries["passage"].copy(), entries["count"].copy(), passages)
+def decode(joined: bytes, sizes: npt.NDArray[np.int64] | None = None) -> Terms:
+    """What ``encode`` wrote, of many rows at once: joined, with the size of each (without sizes, it is one row)."""
+    entries = np.frombuffer(joined, ENTRY)
+    counts = np.array([len(entries)]) if sizes is None else sizes // ENTRY.itemsize
+    inner = entries["passage"]
+    passages = inner[np.cumsum(counts) - 1].astype(np.int64) + 1
+    passage = np.repeat((np.cumsum(passages) - passages).astype(np.uint32), counts)
+    if int(passages.sum()) > len(passages):
+        passage += inner
+    times = entries["count"]
+    if not times.all():
+        said = times > 0
+        passage, entries, times = passage[said], entries[said], times[said]
+    return Terms(passage, entries["term"].copy(), times.copy(), passages)
 
 
 def read_words(name: str) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from holdfast.core.errors import ClosedError, InDoubtError, KeyMissingError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, State, Subject
 from holdfast.core.values import parse_json_object
+from holdfast.ports.feed import NEVER
 from holdfast.storage.catalog import MESSAGE_BITS
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
@@ -31,6 +32,7 @@ _WORDS: Final = {
     "KEY_BITS": str(KIND_BITS + COUNT_BITS),
     "LAST_KIND": str(LAST_KIND),
     "MESSAGE_BITS": str(MESSAGE_BITS),
+    "NEVER": str(NEVER),
     "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
     "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.shown_once and not kind.has_names),
 }
@@ -38,9 +40,10 @@ _WORDS: Final = {
 _MOST_NUMBERS: Final = 10_000
 _WORD: Final = re.compile(r"(?<!:):([A-Z_]+)\b")
 #: How each engine says what is written once for both. That is PostgreSQL's SQL, with SQLite's ``INDEXED BY``, and
-#: ``IN LIST($1)`` for a JSON list of texts, ``packed($1)`` for a text that may be compressed. ``EACH table OF $1 BY
-#: condition``, to the end of the line, looks rows up by each ``wanted.value`` of a JSON list, whatever a planner knows
-#: of the table: ``OFFSET 0`` keeps PostgreSQL from joining otherwise.
+#: ``IN LIST($1)`` for a JSON list of texts, ``packed($1)`` for a text that may be compressed, ``join_bytes(column)``
+#: for all bytes of a column together. ``EACH table OF $1 BY condition``, to the end of the line, looks rows up by each
+#: ``wanted.value`` of a JSON list, whatever a planner knows of the table: ``OFFSET 0`` keeps PostgreSQL from joining
+#: otherwise.
 _DIALECTS: Final = {
     "holdfast.storage.postgres": (
         (r" IN LIST\((\$\d+)\)", r" = ANY (ARRAY(SELECT jsonb_array_elements_text(\1::jsonb)))"),
@@ -52,11 +55,13 @@ _DIALECTS: Final = {
             ),
         ),
         (r" INDEXED BY \w+", ""),
+        (r"join_bytes\((.+?)\)(?= AS )", r"string_agg(\1, ''::bytea)"),
     ),
     "holdfast.storage.sqlite": (
         (r" IN LIST\((\$\d+)\)", r" IN (SELECT value FROM json_each(\1))"),
         (r"EACH (\w+) OF (\$\d+) BY (.+)", r"(SELECT value FROM json_each(\2)) AS wanted JOIN \1 ON \3"),
         (r"packed\((\$\d+)\)", r"\1"),
+        (r"join_bytes\((.+?)\)(?= AS )", r"CAST(string_agg(\1, '') AS BLOB)"),
         (r"convert_to\(([\w.]+), 'UTF8'\)", r"CAST(\1 AS BLOB)"),
         (r"::\w+", ""),
         (r"\$(\d+)", r"?\1"),

@@ -8,13 +8,15 @@ from typing import Final, NamedTuple
 
 from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
 from holdfast.core.values import to_json, unpack
-from holdfast.ports.feed import Changes, Cursor, IndexRow, PageT
+from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
-from holdfast.storage.relational.database import SqlStore
+from holdfast.storage.relational.database import SqlStore, Transaction
 
-#: Rows of a whole scope are read this many at a time.
-_PAGE: Final = 2_000
+#: Rows of a whole scope are read about this many at a time (what is read then fits into the processor's cache), ...
+_PAGE: Final = 1_000
+#: ... out of at most so many keys.
+_WIDEST: Final = 64 * _PAGE
 
 
 class CursorRow(NamedTuple):
@@ -37,7 +39,7 @@ class SqlFeed(SqlStore):
         since: Cursor | None,
         *,
         model: str,
-        read: Callable[[list[IndexRow]], PageT],
+        read: Callable[[list[IndexRow] | PackedRows], PageT],
         ended: bool = False,
     ) -> Changes[PageT]:
         agent = scope.agent_id if "agent" in kind.scope else None
@@ -60,10 +62,13 @@ class SqlFeed(SqlStore):
                 return Changes(cursor, True, [], [])
             code = record_moves.known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
-                names = ("records.index_rows", "versions.index_rows") if ended else ("records.index_rows",)
-                whole = (code, *record_rows.key_range(number, kind))
-                stored = chain.from_iterable(tx.each(IndexRow, name, whole) for name in names)
-                return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
+                keys = record_rows.key_range(number, kind)
+                if ended:
+                    names = ("records.index_rows", "versions.index_rows")
+                    stored = chain.from_iterable(tx.each(IndexRow, name, (code, *keys)) for name in names)
+                    return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
+                pages = [read(page) for page in _read_all(tx, code, keys, context, agent)]
+                return Changes(cursor, True, pages, [])
             live = _readable(
                 tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
             )
@@ -78,7 +83,7 @@ class SqlFeed(SqlStore):
             if ended:
                 theirs = (code, to_json([row.id for row in live]), number)
                 live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
-            return Changes(cursor, False, [read(live)], gone)
+            return Changes(cursor, False, [read(live)] if live else [], gone)
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
@@ -117,6 +122,23 @@ class SqlFeed(SqlStore):
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         return iter(self._database.ask(Subject, "records.subjects_of_tenant", (tenant,)))
+
+
+def _read_all(
+    tx: Transaction, code: int | None, keys: tuple[int, int], context: record_rows.WriteContext, agent: str | None
+) -> Iterator[list[IndexRow] | PackedRows]:
+    """All rows of a scope: those with terms packed, a range of keys at a time; then the archived ones."""
+    first, found, width = keys[0], 0, _PAGE
+    while first < keys[0] + context.next:
+        page = tx.find(PackedRows, "records.index_page", (code, first, min(first + width - 1, keys[1]), agent))
+        first += width
+        count = 0 if page is None else page.count
+        if page is not None and count:
+            found += count
+            yield page
+        width = _PAGE if count >= _PAGE // 2 else min(2 * width, _WIDEST)  # many keys have no record any more
+    if found != context.memories:
+        yield from _pages(tx.each(IndexRow, "records.index_rows_without_terms", (code, *keys)), agent)
 
 
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
