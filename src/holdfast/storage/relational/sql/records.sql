@@ -76,7 +76,7 @@ WHERE records.kind = $4 AND state = 'active' AND (name IS NULL OR records.kind I
 UNION ALL
 SELECT records.id, versions.text_hash, 0, records.key
 FROM EACH versions OF $3 BY versions.subject = $1 AND versions.text_hash = wanted.value::bigint
-JOIN records ON records.subject = versions.subject AND records.key = versions.key
+JOIN records ON records.subject = $1 AND records.key = versions.key
 JOIN profiles ON profiles.no = records.profile
 WHERE versions.text_hash <> records.text_hash AND records.kind = $4 AND state IN ('active', 'archived') AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
   AND (delete_after IS NULL OR aged_from + delete_after > $2) AND :KEPT AND ($5::text IS NULL OR agent_id = $5)

@@ -69,7 +69,7 @@ WHERE versions.subject = $3::bigint >> :KEY_BITS AND versions.key BETWEEN $2 AND
 SELECT :INDEXED_VERSION
 FROM EACH records OF $2 BY records.id = wanted.value AND records.subject = $3
 JOIN profiles ON profiles.no = records.profile
-JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+JOIN versions ON versions.subject = $3 AND versions.key = records.key
 WHERE state IN ('active', 'archived')
   AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
 
@@ -77,5 +77,5 @@ WHERE state IN ('active', 'archived')
 SELECT :VERSION
 FROM EACH records OF $3 BY records.id = wanted.value AND records.subject = $1
 JOIN profiles ON profiles.no = records.profile
-JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+JOIN versions ON versions.subject = $1 AND versions.key = records.key
 WHERE versions.started_at <= $4 AND versions.ended_at > $4 AND :KEPT
