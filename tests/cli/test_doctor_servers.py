@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from buckets import put
 from cli.examining import examine, leave_settings
 from holdfast import Holdfast
+from holdfast.core.errors import StorageError
 from holdfast.edges.cli.app import app
 from holdfast.health import postgres as postgres_health
 from holdfast.health.postgres import (
@@ -364,6 +365,16 @@ def test_what_is_asked_of_citus_is_asked_in_its_words(server: PostgresServer) ->
         query = ServerQuery(connection, "here", "holdfast", read_settings({}))
         assert sorted(query.rows("distributed", '"holdfast"')) == [("holds", False), ("records", True)]
         assert query.row("nodes") == (2, True)
+
+
+def test_a_recall_is_tried_on_a_cluster_as_it_is_made(deployed: str) -> None:
+    """What is tried can be tried on any server: it fails where the statements of a recall take something else."""
+    with psycopg.connect(deployed, autocommit=True) as connection:
+        query = ServerQuery(connection, "here", "holdfast", read_settings({}))
+        query.try_recall()
+        query.schema = "elsewhere"
+        with pytest.raises(StorageError, match="subjects"):
+            query.try_recall()
 
 
 # --- Valkey -----------------------------------------------------------------------------------------------------------

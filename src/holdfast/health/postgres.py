@@ -13,7 +13,7 @@ from psycopg import RawCursor, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, StorageError
 from holdfast.core.records import MIB
 from holdfast.core.values import SECOND
 from holdfast.health.checks import ADVICE, Check, Status, advice_of, check, elapsed_ms, fail, named, ok, warn
@@ -25,11 +25,13 @@ from holdfast.storage.catalog import COPYING
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE, quoted
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.errors import check_url, place_of, schema_of, translate_error
-from holdfast.storage.postgres.transactions import PACKAGE
+from holdfast.storage.postgres.transactions import PACKAGE, piece, run_together
 from holdfast.storage.relational.database import migrations, statements
 
 _SQL: Final = statements("holdfast.health")
 _OLDEST: Final = 15
+#: What a recall asks, with values that are nobody's.
+_RECALL: Final = (("records.cursor", (0, "", 0, "", "")), ("records.fetch", (0, "", "[]", 0, "")))
 #: From here on a clock's difference eats into the lease of whoever sweeps.
 _APART: Final = 1 * SECOND
 _IDLE_SECONDS: Final = 60.0
@@ -59,6 +61,16 @@ class ServerQuery:
         """The one row of such a statement."""
         (row,) = self.rows(name, *bindings)
         return row
+
+    def try_recall(self) -> None:
+        """Ask what a recall asks, about nobody: a ``StorageError`` says how a cluster refuses it."""
+        try:
+            with self.connection.transaction():
+                self.connection.execute(f"SET LOCAL search_path = {quoted(self.schema)}".encode())
+                for name, bindings in _RECALL:
+                    run_together(self.connection, [piece(name, bindings)])
+        except psycopg.Error as problem:
+            raise translate_error(problem, self.place) from problem
 
     def tables(self) -> set[str]:
         """The names of the tables in the store's schema."""
@@ -334,7 +346,13 @@ def check_nodes(query: ServerQuery) -> Check:
     nodes, coordinator = query.row("nodes")
     if not coordinator:
         return fail(f"a worker of a Citus {enabled} cluster", ADVICE["citus_worker"])
-    return judge_nodes(enabled, nodes, spread, wanted=wanted)
+    found = judge_nodes(enabled, nodes, spread, wanted=wanted)
+    if found.status == "ok" and spread:
+        try:
+            query.try_recall()
+        except StorageError as problem:
+            return fail(f"Citus {enabled} refuses what a recall asks: {problem}", ADVICE["citus_recall"])
+    return found
 
 
 def judge_nodes(enabled: str, nodes: int, spread: dict[str, bool], *, wanted: bool) -> Check:
