@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -60,6 +61,7 @@ class Console:
         self._callers = callers
         self._sign_ins: SignIns = holdfast.sign_ins
         self.jobs = Jobs()
+        self._clock: Callable[[], datetime] = holdfast.services.clock
 
     def routes(self) -> list[BaseRoute]:
         """Every route. What is below the console and no page of it is told so by a page."""
@@ -134,7 +136,7 @@ class Console:
     def _visit(self, request: Request, visitor: Visitor, row: Page | Action) -> Visit:
         declared = {*row.calls, *row.may_call} if isinstance(row, Page) else {row.operation_name, *row.may_call}
         gate = open_gate(request, self._callers, visitor.principal)
-        return Visit(gate, dict(request.query_params), declared, visitor.key_name)
+        return Visit(gate, dict(request.query_params), declared, self._clock())
 
     # --- pages --------------------------------------------------------------------------------------------------------
 

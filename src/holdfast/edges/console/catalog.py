@@ -13,15 +13,30 @@ from holdfast.edges.console.pages import (
     overview,
     playground,
     policies,
+    record,
     recycle_bin,
     schedule,
     sessions,
 )
 from holdfast.edges.console.table import Section
 
-_MODULES: Final = (overview, memories, recycle_bin, policies, holds, sessions, agents, backups, schedule, playground)
+_MODULES: Final = (
+    overview,
+    memories,
+    record,
+    recycle_bin,
+    policies,
+    holds,
+    sessions,
+    agents,
+    backups,
+    schedule,
+    playground,
+)
 #: The entries of the navigation.
-SECTIONS: Final = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Section))
+SECTIONS: Final = tuple(
+    dict.fromkeys(one for module in _MODULES for one in vars(module).values() if isinstance(one, Section))
+)
 #: Every page by its path.
 PAGES: Final = MappingProxyType({one.path: one for section in SECTIONS for one in section.pages})
 #: Every action by its name.

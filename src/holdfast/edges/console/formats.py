@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -15,6 +16,7 @@ from holdfast.edges.console.table import PREFIX
 LINE_CHARS: Final = 160
 PAGE_CHARS: Final = 4_000
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
+_MOMENTS: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z))")
 #: The five states, each with its class and its word; other words that mean one of them.
 _STATES: Final = {
     "active": ("active", "active"),
@@ -131,6 +133,8 @@ def identifier(value: str) -> Markup:
 
 
 def sentence(said: str) -> Markup:
-    """A sentence with a capital and a full stop."""
+    """A sentence with a capital and a full stop, and moments in it as people read them."""
     whole = said[:1].upper() + said[1:]
-    return escape(whole if whole.endswith((".", "!", "?")) else whole + ".")
+    whole = whole if whole.endswith((".", "!", "?")) else whole + "."
+    parts = _MOMENTS.split("".join(map(_visible, whole)))
+    return Markup("").join(when(part) if number % 2 else escape(part) for number, part in enumerate(parts))

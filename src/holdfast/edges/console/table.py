@@ -111,7 +111,7 @@ class Action:
         return self.operation.is_for(caller)
 
 
-@dataclass
+@dataclass(eq=False)
 class Section:
     """An entry of the navigation: pages, of which the first is what the entry opens, and actions."""
 

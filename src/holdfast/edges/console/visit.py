@@ -6,6 +6,7 @@ Pages call operations by their names, through the gate, as REST and MCP do: the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,11 +22,11 @@ from holdfast.edges.operations.errors import form_error
 class Visit:
     """What one request may ask for: operations that are declared for its page or action, and no others."""
 
-    def __init__(self, gate: Gate, query: Mapping[str, str], declared: Collection[str], key_name: str | None) -> None:
+    def __init__(self, gate: Gate, query: Mapping[str, str], declared: Collection[str], now: datetime) -> None:
         self.query = {name: value for name, value in query.items() if value != ""}
         """What the address asks for. A field that was left empty is not in it."""
-        self.key_name = key_name
-        """What the caller's key is called; ``None`` for the local caller."""
+        self.now = now
+        """When it is asked, by the store's clock."""
         self._gate = gate
         self._declared = frozenset(declared)
 
