@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from holdfast.core.errors import InvalidInputError, InvalidKindError, quote
-from holdfast.core.values import DAY, FOREVER, SECOND, agent_source, check_id, check_tenant, same_json
+from holdfast.core.values import DAY, FOREVER, SECOND, agent_source, check_id, check_tenant, same_json, value_class
 
 #: What is removed stays in the recycle bin for so long.
 BIN: Final = 15 * DAY
@@ -306,7 +306,7 @@ class Subject(str):
         return self.tenant, self.user_id
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Scope:
     """Tenant, user, agent, session. Each part is compared whole, never by prefix."""
 
@@ -329,8 +329,9 @@ class Scope:
 
     def check_one(self) -> None:
         """``InvalidScopeError`` where the scope is of all users or agents: nothing is written there."""
-        for part in ("user_id", "agent_id"):
-            check_id(getattr(self, part), part)
+        if ALL in (self.user_id, self.agent_id):
+            check_id(self.user_id, "user_id")
+            check_id(self.agent_id, "agent_id")
 
     @property
     def subject(self) -> Subject:
@@ -338,7 +339,7 @@ class Scope:
         return Subject(self.tenant, self.user_id)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Record:
     """One memory. Moments are whole microseconds since 1970, UTC."""
 

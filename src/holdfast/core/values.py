@@ -11,8 +11,9 @@ import re
 import uuid
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, InvalidMetadataError, InvalidScopeError, quote
 
@@ -29,6 +30,17 @@ DAY = 86_400 * SECOND
 CLOCK_TOLERANCE: Final = 300 * SECOND
 #: For ever, as a duration.
 FOREVER: Final = 2**62
+
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value_class(cls: type[_T]) -> type[_T]:
+    """A dataclass of values that are made with every read and write. Type checkers hold it to be frozen; guarding it at
+    run time as well would make it several times as dear to make.
+    """
+    return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 #: A moment as callers give it, or none.
@@ -401,9 +413,8 @@ def _utf8_size(text: str, error: type[InvalidInputError], what: str) -> int:
 
 def pack(text: str) -> str | bytes:
     """How a text is stored: itself, or its zlib-compressed bytes where it is long and they are fewer."""
-    raw = text.encode()
-    if len(raw) <= COMPRESS_OVER_BYTES:
-        return text
+    if 4 * len(text) <= COMPRESS_OVER_BYTES or len(raw := text.encode()) <= COMPRESS_OVER_BYTES:
+        return text  # no character takes more than four bytes
     packed = zlib.compress(raw, _QUICK if len(raw) > _LARGE_BYTES else zlib.Z_DEFAULT_COMPRESSION)
     return packed if len(packed) < len(raw) else text
 

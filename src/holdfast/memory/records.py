@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from holdfast.core.records import (
     Subject,
     key_of,
 )
-from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso
+from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso, value_class
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
@@ -41,7 +41,7 @@ _log = logging.getLogger("holdfast.memory")
 TRIES: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Draft:
     """A record to be, before it has an id and a time."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from holdfast.core.records import (
     Usage,
 )
 from holdfast.core.rules import Labels, labels_of
-from holdfast.core.values import Origin, agent_source, to_json
+from holdfast.core.values import Origin, agent_source, to_json, value_class
 from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.ports.registry import removed_agent
@@ -67,7 +67,7 @@ class QuotaRow(NamedTuple):
     max_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Insertion:
     """Records to be added, and what was found to be in their way."""
 
@@ -174,7 +174,7 @@ class SqlRecords(SqlStore):
             if not new.entries and not new.puts:
                 return Added(counter.usage(maximum), 0, (), *left_out)
             self._add(batch, new, number, context)
-            tx.expect(context._replace(number=number, **counter.counts._asdict()))
+            tx.expect(context.after(number, counter.counts))
             return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
 
     def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
@@ -245,9 +245,10 @@ class SqlRecords(SqlStore):
             one = new.stored[record.id]
             labels = labels_of(record.metadata) if book.is_selective else None
             about = (record.scope, record.id if record.id in book.singled else None, labels, record.ttl)
-            if about not in profiles:
-                profiles[about] = self._profiles.find(tx, new.kind.name.value, *about[:3], ttl=record.ttl, book=book)
-            own = (counter.new_key(), number, new.kind.code, profiles[about])
+            if (profile := profiles.get(about)) is None:
+                profile = self._profiles.find(tx, new.kind.name.value, *about[:3], ttl=record.ttl, book=book)
+                profiles[about] = profile
+            own = (counter.new_key(), number, new.kind.code, profile)
             whose = (record.id, record.scope.agent_id, record.scope.session_id, record.name)
             aged_from = record.dated_at if record.aged_from is None else record.aged_from
             dates = (record.created_at, record.updated_at, record.dated_at, aged_from)
