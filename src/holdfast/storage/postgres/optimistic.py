@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from holdfast.storage.relational.database import Question, Row
+from holdfast.storage.relational.database import Question, Row, digest
 
 #: Of so many scopes it is remembered what was left there.
 _MOST: Final = 4_096
@@ -33,7 +32,7 @@ class Expectations:
     def take(self, question: Question) -> Row | None:
         """What a write can rely on, if there is anything. It is for that write alone: another one asks."""
         with self._lock:
-            left = self._left.get(key := _key(question))
+            left = self._left.get(key := digest(question))
             if left is None or not left.is_sure:
                 return None
             del self._left[key]
@@ -42,15 +41,10 @@ class Expectations:
     def leave(self, question: Question, found: Row | None, row: Row) -> None:
         """What the answer is now, after a write that found another one, or relied on it (``None``)."""
         with self._lock:
-            before = self._left.pop(key := _key(question), None)
+            before = self._left.pop(key := digest(question), None)
             self._left[key] = _Left(row, found is None or (before is not None and before.row == found))
             if len(self._left) > _MOST:
                 self._left.popitem(last=False)
-
-
-def _key(question: Question) -> bytes:
-    """What a question is remembered by: it names a user, who may be erased, by whichever process."""
-    return blake2b(repr(question).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def as_record(row: Row) -> str:

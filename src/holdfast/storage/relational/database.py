@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
+from hashlib import blake2b
 from importlib import resources
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -127,6 +128,11 @@ Bindings = Sequence[Any]
 #: A statement and what it is asked with.
 Question = tuple[str, Bindings]
 T = TypeVar("T")
+
+
+def digest(question: Question) -> bytes:
+    """What a question is remembered by: it names a user, who may be erased, by whichever process."""
+    return blake2b(repr(question).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 class DuplicateError(Exception):

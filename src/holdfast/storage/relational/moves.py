@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
@@ -79,7 +79,7 @@ class Holds:
 
     def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
         self._user_id = subject.user_id
-        whose = (subject.tenant, subject.user_id)
+        whose = (subject.tenant, self._user_id)
         self.active = tx.all(Hold, "records.active_holds", whose) if is_held else []
 
     def find(self, agent_id: str, session_id: str | None, item_id: str, metadata: str = "{}") -> Hold | None:
@@ -110,7 +110,7 @@ class MoveBatch:
         self._packs: dict[int, bool] = {}
         self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
-        self._moved: Counter[tuple[Any, ...]] = Counter()
+        self._moved: dict[tuple[Any, ...], int] = defaultdict(int)
 
     def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
@@ -195,8 +195,9 @@ class MoveBatch:
         can see it, and no sweep has come yet. If a hold keeps it, it stays where it is, and gives up its name alone.
         """
         wanted = [name for name in names if name is not None]
-        asked = (self.number, kind.code, to_json(wanted), self.now)
-        found = self.tx.all(CurrentRow, "records.named", asked) if wanted else []
+        if not wanted:
+            return {}
+        found = self.tx.all(CurrentRow, "records.named", (self.number, kind.code, to_json(wanted), self.now))
         for row in found:
             if row.is_over and self.holds.covering(row) is not None:
                 self.tx.run("records.give_up_name", (row.key,))
@@ -392,13 +393,25 @@ def model_code(tx: Transaction, model: str | None) -> int | None:
     return code if code is not None else tx.number("records.new_model", (model,))
 
 
-@contextmanager
-def unique(kind: MemoryType) -> Iterator[None]:
+def unique(kind: MemoryType) -> _Conflict:
     """A second record of the same id or name is a conflict, not a failure of the store."""
-    try:
-        yield
-    except DuplicateError as problem:
-        raise ConflictError(f"another {kind} memory has this id, or goes by this name already") from problem
+    return _Conflict(kind)
+
+
+class _Conflict:
+    """That, around a block. Every write passes here, so that it is no generator."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, kind: MemoryType) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
+        if isinstance(problem, DuplicateError):
+            raise ConflictError(f"another {self._kind} memory has this id, or goes by this name already") from problem
 
 
 def _describe(move: Move, kind: str, **more: str) -> dict[str, Any]:

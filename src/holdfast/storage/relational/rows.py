@@ -91,6 +91,10 @@ class WriteContext(NamedTuple):
         """The counting row of the scope."""
         return Counts(self.seq, self.floor, self.next, self.memories, self.bytes)
 
+    def after(self, number: int, counts: Counts) -> WriteContext:
+        """The same for a subject's next write, once this one has counted."""
+        return WriteContext._make((number, *counts, *self[6:]))
+
     def limits(self, kind: Kind) -> tuple[int | None, int | None]:
         """The quota in force: the user's own where set, else the tenant's, else the kind's default; -1 is no limit."""
         memories = _first(self.own_memories, self.their_memories, kind.max_memories)
@@ -220,7 +224,8 @@ def to_stored(content: str, metadata: dict[str, Any], body: dict[str, Any] | Non
     """The stored form of a record's text and data."""
     text = None if body is None else to_json(body)
     size = len(content.encode()) + (0 if text is None else len(text.encode()))
-    return Stored(to_json(metadata), pack(content), None if text is None else pack(text), size, hash_text(content))
+    noted = to_json(metadata) if metadata else "{}"
+    return Stored(noted, pack(content), None if text is None else pack(text), size, hash_text(content))
 
 
 def as_record(subject: Subject, row: RecordRow) -> Record:

@@ -100,6 +100,8 @@ class Book:
         self, kind: str, scope: Scope, memory_id: str | None = None, labels: Labels | None = None
     ) -> list[int]:
         """The numbers of the rules below the tenant's that select something, in order."""
+        if not self._narrow:
+            return []
         whom = (scope.user_id, scope.agent_id, scope.session_id, memory_id, labels)
         return sorted(
             number
@@ -160,7 +162,8 @@ class Profiles:
     ) -> int:
         """The number of the profile for something of this scope; made if there is none yet."""
         book = book or self.book(tx, scope.tenant)
-        key = to_json(book.selecting(kind, scope, memory_id, labels))
+        numbers = book.selecting(kind, scope, memory_id, labels)
+        key = to_json(numbers) if numbers else "[]"
         where = (scope.tenant, kind, key, ttl or 0)
         if where in self._numbers:
             return self._numbers[where]

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from holdfast.storage.relational.database import (
     without_keys,
 )
 from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
-from holdfast.storage.sqlite.transactions import PACKAGE, SqliteTransaction
+from holdfast.storage.sqlite.transactions import PACKAGE, LastAnswer, SqliteTransaction
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
 _IDLE_READERS: Final = 8
@@ -70,6 +70,7 @@ class SqliteDatabase:
         self.sign_texts: SignTexts = without_keys
         self._readers: list[apsw.Connection] = []
         self._lock = threading.Lock()
+        self._left = LastAnswer()
         self._only_read: ReadOnlyFile | None = None
         if not is_empty(path) and not is_writable(path):
             self._open_read_only()
@@ -97,7 +98,7 @@ class SqliteDatabase:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, _subject: Subject | None = None, _first: Question | None = None) -> Iterator[SqliteTransaction]:
+    def write(self, _subject: Subject | None = None, first: Question | None = None) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         self._check_writable()
@@ -108,9 +109,11 @@ class SqliteDatabase:
                 connection.execute("BEGIN IMMEDIATE")
                 if (deadline := current_deadline()) is not None:
                     deadline.keep_on()
-                tx = SqliteTransaction(connection, self.author, self.sign_texts)
+                answer = self._left.take(first, connection.data_version())
+                tx = SqliteTransaction(connection, self.author, self.sign_texts, answer)
                 yield tx
                 connection.execute("COMMIT")
+                self._left.leave(first, tx.left, connection.data_version())
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -137,20 +140,10 @@ class SqliteDatabase:
                 raise
             connection.execute("RELEASE part")
 
-    @contextmanager
-    def _lock_writer(self) -> Iterator[None]:
+    def _lock_writer(self) -> AbstractContextManager[object]:
         """The writer is this thread's; whoever has a deadline waits for it no longer than that."""
         deadline = current_deadline()
-        if deadline is None:
-            self._lock.acquire()
-        else:
-            deadline.check()
-            while not self._lock.acquire(timeout=_LOOK_SECONDS):
-                deadline.check()
-        try:
-            yield
-        finally:
-            self._lock.release()
+        return self._lock if deadline is None else _locked(self._lock, deadline)
 
     def govern(self, _tenant: str) -> AbstractContextManager[SqliteTransaction]:
         """The same: there is one writer at a time."""
@@ -177,7 +170,8 @@ class SqliteDatabase:
             except IndexError:
                 connection = self._connect()
             try:
-                with _until(current_deadline(), connection):
+                deadline = current_deadline()
+                with nullcontext() if deadline is None else _until(deadline, connection):
                     yield connection
             finally:
                 if connection.in_transaction:
@@ -350,25 +344,47 @@ class SqliteDatabase:
         else:
             connection.close()
 
-    @contextmanager
-    def _translate_errors(self, writer: apsw.Connection | None = None) -> Iterator[None]:
-        try:
-            yield
-        except DuplicateError as problem:
+    def _translate_errors(self, writer: apsw.Connection | None = None) -> _Translation:
+        return _Translation(self.path, self._busy_seconds, writer)
+
+
+class _Translation:
+    """Errors of a block in Holdfast's words. Every read and write passes here, so that it is no generator."""
+
+    __slots__ = ("_busy_seconds", "_path", "_writer")
+
+    def __init__(self, path: Path, busy_seconds: float, writer: apsw.Connection | None) -> None:
+        self._path, self._busy_seconds, self._writer = path, busy_seconds, writer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
+        if isinstance(problem, DuplicateError):
             raise ConflictError(f"it is there already, and can be there but once: {problem}") from problem
-        except apsw.Error as problem:
-            if isinstance(problem, apsw.InterruptError | apsw.BusyError):
-                check_deadline()
-            full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
-            raise translate_error(apsw.FullError() if full else problem, self.path, self._busy_seconds) from problem
+        if not isinstance(problem, apsw.Error):
+            return
+        if isinstance(problem, apsw.InterruptError | apsw.BusyError):
+            check_deadline()
+        writer = self._writer
+        full = writer is not None and isinstance(problem, apsw.IOError) and writer.system_errno in NO_ROOM
+        raise translate_error(apsw.FullError() if full else problem, self._path, self._busy_seconds) from problem
 
 
 @contextmanager
-def _until(deadline: Deadline | None, connection: apsw.Connection) -> Iterator[None]:
-    """Statements of the block are interrupted once the deadline has passed."""
-    if deadline is None:
+def _locked(lock: threading.Lock, deadline: Deadline) -> Iterator[None]:
+    deadline.check()
+    while not lock.acquire(timeout=_LOOK_SECONDS):
+        deadline.check()
+    try:
         yield
-        return
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _until(deadline: Deadline, connection: apsw.Connection) -> Iterator[None]:
+    """Statements of the block are interrupted once the deadline has passed."""
     deadline.check()
     connection.set_progress_handler(lambda: deadline.expired, _STEPS)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Final, cast
 
 import apsw
 
@@ -14,10 +14,12 @@ from holdfast.storage.relational.database import (
     MAKERS,
     Bindings,
     DuplicateError,
+    Question,
     R,
     Row,
     RowType,
     SignTexts,
+    digest,
     row_maker,
     statements,
     without_keys,
@@ -25,24 +27,77 @@ from holdfast.storage.relational.database import (
 
 PACKAGE: Final = "holdfast.storage.sqlite"
 _SQL: Final = statements(PACKAGE)
+#: The statements that change nothing of what a write asks first, but for the counts of its scope, which it knows.
+_ADD: Final = frozenset(
+    {
+        *("records.subject_no", "records.write_context", "records.named", "records.of_text", "records.current"),
+        *("records.insert", "records.replace", "records.derive", "records.underive", "records.log_change"),
+        *("records.put_scope", "records.model", "rules.profile", "versions.end", "versions.trim"),
+    }
+)
 _TWICE: Final = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY})
+
+
+class LastAnswer:
+    """What the question that the last write began with would be answered now, as long as nobody has written since.
+
+    SQLite says whether anybody has, so that the next write with the same question need not ask. It is for whoever has
+    the writer.
+    """
+
+    __slots__ = ("_digest", "_row", "_version")
+
+    def __init__(self) -> None:
+        self._digest, self._version = b"", -1
+        self._row: Row | None = None
+
+    def take(self, question: Question | None, version: int) -> Row | None:
+        """The answer, if it is known, in a transaction that has begun with the file in a version."""
+        if question is None or self._row is None or version != self._version or digest(question) != self._digest:
+            return None
+        return self._row
+
+    def leave(self, question: Question | None, row: Row | None, version: int) -> None:
+        """What the answer is after a transaction that has left the file in a version; ``None`` if nobody knows."""
+        self._row, self._version = None if question is None else row, version
+        if question is not None and row is not None:
+            self._digest = digest(question)
 
 
 class SqliteTransaction:
     """A ``Transaction`` of the embedded engine. ``connection`` is there for what is SQLite's alone."""
 
-    __slots__ = ("__weakref__", "after", "author", "connection", "sign_texts", "then")
+    __slots__ = ("__weakref__", "_adds", "_answer", "_left", "after", "author", "connection", "sign_texts", "then")
     is_alone = True
 
-    def __init__(self, connection: apsw.Connection, author: str = PYTHON, sign_texts: SignTexts = without_keys) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        author: str = PYTHON,
+        sign_texts: SignTexts = without_keys,
+        answer: Row | None = None,
+    ) -> None:
+        """``answer`` is that to the statement that it is begun with, where it is known; a subject's number comes first
+        in it.
+        """
         self.connection = connection
         self.author = author
         self.sign_texts = sign_texts
+        self._answer = answer
+        self._left: Row | None = None
+        self._adds = True
         self.after: list[Callable[[], object]] = []
         """What is to be done once it is committed."""
         self.then = self.after.append
 
+    @property
+    def left(self) -> Row | None:
+        """How the statement that it was begun with is answered after it, if it has changed nothing else of that."""
+        return self._left if self._adds else None
+
     def _execute(self, statement: str, bindings: Bindings) -> apsw.Cursor:
+        if statement not in _ADD:
+            self._adds = False
         try:
             return self.connection.execute(_SQL[statement], bindings)
         except apsw.ConstraintError as problem:
@@ -73,12 +128,13 @@ class SqliteTransaction:
             return iter(())
 
     def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
-        """The one row of the statement that a transaction was begun with: here it is asked now."""
-        (found,) = self.all(row, statement, bindings)
-        return found
+        """The one row of the statement that a transaction was begun with: asked now, unless the answer is known."""
+        (found,) = self.all(row, statement, bindings) if self._answer is None else (self._answer,)
+        return cast("R", found)
 
     def expect(self, row: Row) -> None:
-        """Nothing to remember: asking costs next to nothing."""
+        """How that statement will be answered once this is committed."""
+        self._left = row
 
     def number(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""
@@ -92,10 +148,12 @@ class SqliteTransaction:
 
     def later(self, statement: str, bindings: Bindings = ()) -> None:
         """Carry out a statement: here nothing is waited for."""
-        self.run(statement, bindings)
+        self._execute(statement, bindings)
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings."""
+        if statement not in _ADD:
+            self._adds = False
         try:
             self.connection.executemany(_SQL[statement], many)
         except apsw.ConstraintError as problem:
@@ -113,7 +171,7 @@ class SqliteTransaction:
 
     def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The number of a subject, seen before or not."""
-        number = self.number_of(subject)
+        number = self.number_of(subject) if self._answer is None else self._answer[0]
         return self.number("records.new_subject", (subject, alias)) if number is None else number
 
     def lock_subject(self, number: int) -> None:
