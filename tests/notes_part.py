@@ -77,7 +77,8 @@ class Notes:
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
-    def survey(self) -> Iterator[Sequence[PartSession]]:
+    def survey(self, session_id: str | None = None) -> Iterator[Sequence[PartSession]]:
+        del session_id  # all of them are looked at
         with self._open("a survey") as connection:
             found = connection.execute(
                 "SELECT session_id, max(user_id), max(agent_id), max(at) FROM notes GROUP BY session_id "

@@ -25,7 +25,7 @@ from langgraph.types import Send, interrupt
 from psycopg.rows import dict_row
 
 from databases import postgres_server
-from holdfast.integrations.langgraph.checkpoints import Thread
+from holdfast.integrations.langgraph.checkpoints import Thread, to_sessions
 from holdfast.integrations.langgraph.parts import ThreadPart, open_part
 from holdfast.ports.session_parts import PartMove, PartRegistration
 
@@ -82,8 +82,8 @@ def open_threads(place: Place, **options: Any) -> ThreadPart:
 
 def recycle(threads: ThreadPart, bin_id: str, thread: Thread, *, now: int = 7) -> dict[str, int]:
     """Send a thread to the bin, unless it was active since; when it was, then."""
-    assert thread.session is not None
-    return threads.recycle([PartMove(bin_id, thread.session, thread.active_at)], now=now)
+    (session,) = to_sessions([thread])
+    return threads.recycle([PartMove(bin_id, session, thread.active_at)], now=now)
 
 
 PLACES = {"sqlite": sqlite_place, "postgres": postgres_place}

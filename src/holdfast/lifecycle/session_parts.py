@@ -245,7 +245,7 @@ class SessionParts:
 
         def note(part: SessionPart) -> None:
             history = self.tenant.history
-            for some in part.survey():
+            for some in part.survey(selected.get("session_id")):
                 history.note_parts(self._find_unnoted(part, some, begin=False), begin=False)
             found = part.sessions(**selected) if selected else ()
             history.note_parts(
@@ -269,12 +269,15 @@ class SessionParts:
                 self.refresh(idle_since=at - shortest)
 
     def _find_unnoted(self, part: SessionPart, found: Sequence[PartSession], *, begin: bool) -> Sequence[PartActivity]:
-        known = [(scope, one) for one in found if (scope := self._scope_of(one)) is not None]
         now = self.tenant.now()
-        dated = [(scope, now if one.active_at is None else one.active_at) for scope, one in known]
-        places = self.tenant.history.unnoted(dated, begin=begin) if dated else []
-        sizes = part.sizes([known[place][1].session_id for place in places]) if places else {}
-        return [PartActivity(*dated[place], sizes.get(known[place][1].session_id, 0)) for place in places]
+        named = [one for one in found if one.session_id.isprintable()]  # no session is called otherwise
+        places = self.tenant.history.unnoted(self.tenant.name, named, now=now, begin=begin)
+        known = [(scope, named[place]) for place in places if (scope := self._scope_of(named[place])) is not None]
+        sizes = part.sizes([one.session_id for _, one in known]) if known else {}
+        return [
+            PartActivity(scope, now if one.active_at is None else one.active_at, sizes.get(one.session_id, 0))
+            for scope, one in known
+        ]
 
     def _scope_of(self, one: PartSession) -> Scope | None:
         """The scope of what a part holds; ``None`` if no session can have such a name: it is left alone."""

@@ -9,6 +9,7 @@ from holdfast.core.decisions import Hold
 from holdfast.core.records import Message, Outcome, Scope, State, Subject
 from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Batches
+from holdfast.ports.session_parts import PartSession
 
 
 class Session(NamedTuple):
@@ -192,10 +193,11 @@ class PartActivity(NamedTuple):
 class FollowedStore(Protocol):
     """Sessions for which parts hold something (``ports/session_parts.py``), and how far those have followed them."""
 
-    def unnoted(self, found: Sequence[tuple[Scope, int]], *, begin: bool) -> list[int]:
-        """The places in this list of sessions that are to be noted: those that are there and were not known to be
-        active at that moment, or to have parts; and, if others are to ``begin``, those that are not there, and whose
-        parts are not behind another of their name.
+    def unnoted(self, tenant: str, found: Sequence[PartSession], *, now: int, begin: bool) -> list[int]:
+        """The places in this list of what a part holds that are to be noted: those whose session is there and was not
+        known to be active at that moment (now, if none is told), or to have parts; and, if others are to ``begin``,
+        those that have none, and whose parts are not behind another of their name. Names are what they are, checked or
+        not; the list may be long.
         """
 
     def note_parts(self, found: Sequence[PartActivity], *, begin: bool) -> None:

@@ -65,9 +65,10 @@ class PartReader(Protocol):
     def place(self) -> str:
         """Where it lies, in words for people, without secrets."""
 
-    def survey(self) -> Iterator[Sequence[PartSession]]:
+    def survey(self, session_id: str | None = None) -> Iterator[Sequence[PartSession]]:
         """What has changed since the last survey, some at a time; the first survey shows everything. What has no owner
-        that can be read is not shown, unless the registration says whose it is.
+        that can be read is not shown, unless the registration says whose it is. With ``session_id``, only what has that
+        name is looked at, and may be shown though it has not changed.
         """
 
     def sessions(

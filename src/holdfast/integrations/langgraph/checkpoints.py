@@ -8,15 +8,14 @@ fails, and no half of a thread comes to be.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import InvalidScopeError, NotAStoreError, StoreTooNewError
 from holdfast.core.values import DAY, check_id
 from holdfast.installation import upgrade_command
-from holdfast.integrations.langgraph.databases import Database
+from holdfast.integrations.langgraph.databases import BIN, Database
 from holdfast.integrations.langgraph.kept_checkpoints import Checkpoint, choose_kept
 from holdfast.ports.session_parts import PartMove, PartSession
 
@@ -30,13 +29,12 @@ _NEEDED: Final = {
     "checkpoint_blobs": {"thread_id", "checkpoint_ns", "channel", "version", "type", "blob"},
     "writes": {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "value"},
 }
-BIN: Final = "holdfast_bin_"
 #: A transaction is to take about this long, whatever the machine; so many threads are moved in the first one.
-_GOAL_SECONDS: Final = 0.08
+_GOAL_SECONDS: Final = 0.1
 _TOGETHER: Final = 50
 _MOST_TOGETHER: Final = 400
 #: So many are noted in one.
-_NOTED: Final = 2_000
+_NOTED: Final = 5_000
 #: Whose agent a thread is that names none.
 AGENT: Final = "langgraph"
 #: The time of a UUID of version 6 counts in tenths of microseconds from 1582-10-15.
@@ -54,12 +52,14 @@ class Thread(NamedTuple):
     active_at: int | None
     """When that was made, in microseconds; ``None`` if its id does not tell."""
 
-    @property
-    def session(self) -> PartSession | None:
-        """The session that it belongs to, if it has an owner, and an id that a session can have."""
-        if self.user_id is None or _read_name(self.thread_id) is None:
-            return None
-        return PartSession(self.thread_id, self.user_id, self.agent_id or AGENT, self.active_at)
+
+def to_sessions(threads: Iterable[Thread]) -> Iterator[PartSession]:
+    """The sessions of those threads that have an owner."""
+    return (
+        PartSession(thread_id, user_id, agent_id or AGENT, active_at)
+        for thread_id, _, user_id, agent_id, active_at in threads
+        if user_id is not None
+    )
 
 
 class ThreadCounts(NamedTuple):
@@ -137,7 +137,7 @@ class CheckpointTables:
             there = binned.get(BIN + table, {})
             columns = [f'"{name}" {kind}' for name, kind in found[table].items() if name not in there]
             if not there:
-                self.database.run(f"CREATE TABLE @{BIN}{table} (bin_id text NOT NULL, {', '.join(columns)})")
+                self.database.run(f"CREATE TABLE @{BIN}{table} (bin bigint NOT NULL, {', '.join(columns)})")
             for column in columns if there else ():
                 self.database.run(f"ALTER TABLE @{BIN}{table} ADD COLUMN {column}")
 
@@ -147,20 +147,30 @@ class CheckpointTables:
         """Note what has changed since it was last noted; the threads that have, whoever's they are. What changes
         meanwhile is found the next time.
         """
-        changed = [_read_thread(*row) for row in self.database.all("changed", **self.fields)]
-        unread = [thread.thread_id for thread in changed if None in (thread.user_id, thread.agent_id)]
-        read: dict[str, Thread] = {}  # most threads are named by their newest checkpoint, the others by earlier ones
-        for start in range(0, len(unread), _NOTED):
-            read |= self._find(unread[start : start + _NOTED])
-        changed = [read.get(thread.thread_id, thread) for thread in changed]
-        for start in range(0, len(changed), _NOTED):
+        found = self.database.all("changed", **self.fields)
+        changed = [_read_thread(*row) for row in found if row[1] is not None]
+        unread = [thread.thread_id for thread in changed if thread.user_id is None or thread.agent_id is None]
+        if unread:  # most threads are named by their newest checkpoint, the others by earlier ones
+            read: dict[str, Thread] = {}
+            for start in range(0, len(unread), _NOTED):
+                read |= self._find(unread[start : start + _NOTED])
+            changed = [read.get(thread.thread_id, thread) for thread in changed]
+        self._note(changed, gone=[thread_id for thread_id, head, *_ in found if head is None])
+        return [self.with_owner(thread) for thread in changed]
+
+    def note(self, thread_id: str) -> list[Thread]:
+        """The same for one thread, whether or not it has changed."""
+        found = list(self._find([thread_id]).values())
+        self._note(found, gone=[] if found else [thread_id])
+        return [self.with_owner(thread) for thread in found]
+
+    def _note(self, threads: Sequence[Thread], *, gone: Sequence[str]) -> None:
+        for start in range(0, len(threads), _NOTED):
             with self.database.transaction():
-                self.database.insert("holdfast_threads", Thread._fields, changed[start : start + _NOTED])
-        gone = [thread_id for (thread_id,) in self.database.all("gone")]
+                self.database.insert("holdfast_threads", Thread._fields, threads[start : start + _NOTED])
         for start in range(0, len(gone), _NOTED):
             with self.database.transaction():
                 self.database.run("forget", threads=gone[start : start + _NOTED])
-        return [self.with_owner(thread) for thread in changed]
 
     def with_owner(self, thread: Thread) -> Thread:
         """A thread with the owner that it is given where it names none."""
@@ -171,6 +181,13 @@ class CheckpointTables:
     def find(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
         """Threads as they are now, by their ids."""
         return {name: self.with_owner(thread) for name, thread in self._find(thread_ids).items()}
+
+    def _find_noted(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
+        """The same, from what is noted of those that have not changed since."""
+        rows = self.database.all("noted_heads", threads=list(thread_ids))
+        found = {row[0]: self.with_owner(Thread(*row[:-1])) for row in rows if row[-1]}
+        changed = [thread_id for thread_id, *_, is_noted in rows if not is_noted]
+        return found | self.find(changed) if changed else found
 
     def _find(self, thread_ids: Sequence[str]) -> dict[str, Thread]:
         found = (_read_thread(*row) for row in self.database.all("found", threads=list(thread_ids), **self.fields))
@@ -201,7 +218,7 @@ class CheckpointTables:
             with self.database.transaction():
                 names = sorted({move.session.session_id for move in some})
                 self.database.lock(names)
-                found = self.find(names)
+                found = self._find_noted(names)
                 there = {binned.bin_id for binned in self.find_binned([move.item_id for move in some])}
                 moved: dict[str, Thread] = {}
                 for move in some:
@@ -220,14 +237,9 @@ class CheckpointTables:
             return
         binned = [BinnedThread(bin_id, *thread, now) for bin_id, thread in threads.items()]
         self.database.insert("holdfast_bin", BinnedThread._fields, binned)
-        for table in self.database.tables:
-            self.database.run(
-                f"INSERT INTO @{BIN}{table} (bin_id, {self.names(table)}) "  # noqa: S608 - names of columns
-                f"SELECT bin_id, {self.names(table, 'moved.')} FROM @holdfast_bin AS bin "
-                f"JOIN @{table} AS moved ON moved.thread_id = bin.thread_id WHERE bin_id IN LIST(:bins)",
-                bins=list(threads),
-            )
-        self.remove([thread.thread_id for thread in threads.values()])
+        which = dict.fromkeys(self.database.tables, "bin_id IN LIST(:bins)")
+        names = [thread.thread_id for thread in threads.values()]
+        self.database.move_to_bin(self.columns, which, threads=names, bins=list(threads))
 
     def restore(self, item_ids: Sequence[str]) -> set[str]:
         """Bring threads back from the bin; the ids of those that stay, because another of the name was begun since."""
@@ -242,7 +254,7 @@ class CheckpointTables:
                 for table in self.database.tables:
                     self.database.run(
                         f"INSERT INTO @{table} ({self.names(table)}) SELECT {self.names(table)} "  # noqa: S608
-                        f"FROM @{BIN}{table} WHERE bin_id IN LIST(:bins)",
+                        f"FROM @{BIN}{table} WHERE bin IN ENTRIES(:bins)",
                         bins=back,
                     )
                 self._purge([*back, ""])
@@ -295,9 +307,10 @@ class CheckpointTables:
         )
 
     def _purge(self, bin_ids: Sequence[str]) -> int:
+        deletes = (f"DELETE FROM @{BIN}{table} WHERE bin IN ENTRIES(:bins)" for table in self.database.tables)  # noqa: S608
+        removed = sum(self.database.run(delete, bins=list(bin_ids)) for delete in deletes)
         self.database.run("DELETE FROM @holdfast_bin WHERE bin_id IN LIST(:bins)", bins=list(bin_ids))
-        deletes = (f"DELETE FROM @{BIN}{table} WHERE bin_id IN LIST(:bins)" for table in self.database.tables)  # noqa: S608
-        return sum(self.database.run(delete, bins=list(bin_ids)) for delete in deletes)
+        return removed
 
     def remove(self, thread_ids: Sequence[str]) -> int:
         """Delete threads for good, within a transaction; how many rows they had."""
@@ -317,9 +330,9 @@ class CheckpointTables:
                 size = len(some) * min(2.0, _GOAL_SECONDS / took)
                 self._together = int(min(max(size, 1), _MOST_TOGETHER))
 
-    def names(self, table: str, of: str = "") -> str:
+    def names(self, table: str) -> str:
         """The columns of a table, for a statement."""
-        return ", ".join(f'{of}"{column}"' for column in self.columns[table])
+        return ", ".join(f'"{column}"' for column in self.columns[table])
 
     # --- thinning -----------------------------------------------------------------------------------------------------
 
@@ -366,7 +379,8 @@ def _read_thread(thread_id: str, head: str, user_id: str | None, agent_id: str |
     return Thread(thread_id, head, _read_owner(user_id), _read_owner(agent_id), read_time(head))
 
 
-def _read_name(name: str | None) -> str | None:
+def read_name(name: str | None) -> str | None:
+    """A name that Holdfast can use; ``None`` for any other."""
     try:
         return check_id(name, "name")
     except InvalidScopeError:
@@ -374,7 +388,7 @@ def _read_name(name: str | None) -> str | None:
 
 
 #: Many threads have the same users and agents.
-_read_owner: Final = lru_cache(maxsize=100_000)(_read_name)
+_read_owner: Final = lru_cache(maxsize=100_000)(read_name)
 
 
 def make_id(moment: int) -> str:
@@ -387,7 +401,8 @@ def read_time(checkpoint_id: str) -> int | None:
     """When a checkpoint was made, in microseconds, by its id; ``None`` if that is no UUID of version 6."""
     if len(checkpoint_id) != 36 or checkpoint_id[14] != "6":
         return None
-    with suppress(ValueError):
+    try:
         ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
-        return (ticks - _EPOCH) // 10
-    return None
+    except ValueError:
+        return None
+    return (ticks - _EPOCH) // 10

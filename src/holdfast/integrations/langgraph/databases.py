@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -31,13 +31,18 @@ if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
 _BUSY_SECONDS: Final = 30.0
+#: The pages that one transaction changes find room in it.
+_CACHE_KIB: Final = 16_384
 _TABLE: Final = re.compile(r"@(\w+)")
 _LIST: Final = re.compile(r" IN LIST\((:\w+)\)")
+_ENTRIES: Final = re.compile(r" IN ENTRIES\((:\w+)\)")
 _FIELD: Final = re.compile(r"FIELD\(([\w.]+), (:\w+)\)")
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 #: From this version on a checkpoint has in it what was sent to its tasks.
 _SENDS_INSIDE: Final = 4
 Row = tuple[Any, ...]
+#: How the tables of the recycle bin begin; what follows is the table whose rows they keep.
+BIN: Final = "holdfast_bin_"
 
 
 class Database(Protocol):
@@ -68,6 +73,11 @@ class Database(Protocol):
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Add rows to a table of ours; those with the same key, which is the first column, are replaced."""
 
+    def move_to_bin(self, columns: Mapping[str, Sequence[str]], which: Mapping[str, str], **values: Any) -> None:
+        """Move rows of ``threads`` into the tables of the bin, under its entries for them. For each table, ``which``
+        selects the entries (``bin``) and, where not all rows go, the rows (``moved``).
+        """
+
     def columns(self, tables: Sequence[str]) -> dict[str, dict[str, str]]:
         """The columns of tables and their types, by the names of those that are there."""
 
@@ -92,6 +102,16 @@ def _statements(engine: str) -> dict[str, str]:
     return {name.partition(".")[2]: text for name, text in found if name.partition(".")[0] in ("shared", engine)}
 
 
+def _setup(sql: Mapping[str, str]) -> list[str]:
+    """The statements that make something, tables first."""
+    makes = (name for name in sql if name.startswith("create_"))
+    return sorted(makes, key=lambda name: not sql[name].startswith("CREATE TABLE"))
+
+
+def _list_names(columns: Sequence[str], of: str = "") -> str:
+    return ", ".join(f'{of}"{column}"' for column in columns)
+
+
 def _by_table(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
     for table, column, kind in rows:
@@ -114,7 +134,7 @@ class SqliteDatabase:
         self._connection = connection
         self._lock = lock or threading.RLock()
         self._sql = {name: self._translate(text) for name, text in _statements("sqlite").items()}
-        self.setup = [name for name in self._sql if name.startswith("create_")]
+        self.setup = _setup(self._sql)
 
     @classmethod
     def open(cls, path: Path) -> SqliteDatabase:
@@ -124,6 +144,7 @@ class SqliteDatabase:
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         database = cls(connection, f"SQLite file {path}")
         database.all("PRAGMA secure_delete = ON")
+        database.all(f"PRAGMA cache_size = -{_CACHE_KIB}")
         return database
 
     @contextmanager
@@ -153,6 +174,13 @@ class SqliteDatabase:
                 rows,
             )
 
+    def move_to_bin(self, columns: Mapping[str, Sequence[str]], which: Mapping[str, str], **values: Any) -> None:
+        for table, condition in which.items():
+            names, moved = _list_names(columns[table]), _list_names(columns[table], "moved.")
+            rows = f"@holdfast_bin AS bin JOIN @{table} AS moved ON moved.thread_id = bin.thread_id WHERE {condition}"
+            self.run(f"INSERT INTO @{BIN}{table} (bin, {names}) SELECT bin.no, {moved} FROM {rows}", **values)  # noqa: S608
+            self.run(f"DELETE FROM @{table} WHERE rowid IN (SELECT moved.rowid FROM {rows})", **values)  # noqa: S608
+
     def columns(self, tables: Sequence[str]) -> dict[str, dict[str, str]]:
         return _by_table(self.all("columns", tables=list(tables)))
 
@@ -179,6 +207,7 @@ class SqliteDatabase:
         self._connection.close()
 
     def _translate(self, text: str) -> str:
+        text = _ENTRIES.sub(r" IN (SELECT no FROM @holdfast_bin WHERE bin_id IN LIST(\1))", text)
         text = _FIELD.sub(
             r"CASE WHEN json_valid(CAST(\1 AS TEXT)) "
             r"THEN CASE WHEN json_type(CAST(\1 AS TEXT), \2) IN ('text', 'integer') "
@@ -217,7 +246,7 @@ class PostgresDatabase:
         self._lock = threading.RLock()
         self._schema = schema
         self._sql = {name: self._translate(text) for name, text in _statements("postgres").items()}
-        self.setup = [name for name in self._sql if name.startswith("create_")]
+        self.setup = _setup(self._sql)
 
     @classmethod
     def open(cls, url: str, schema: str) -> PostgresDatabase:
@@ -255,13 +284,27 @@ class PostgresDatabase:
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         names = ", ".join(columns)
-        lists = ", ".join(f":{name}::{'bigint' if name.endswith('_at') else 'text'}[]" for name in columns)
+        read = ", ".join(
+            f"(given.value ->> {place}){'::bigint' if name.endswith('_at') else ''}"
+            for place, name in enumerate(columns)
+        )
         renewed = ", ".join(f"{name} = EXCLUDED.{name}" for name in columns[1:])
         self.run(
-            f"INSERT INTO @{table} ({names}) SELECT * FROM unnest({lists}) "  # noqa: S608 - our names
+            f"INSERT INTO @{table} ({names}) SELECT {read} "  # noqa: S608 - our names
+            "FROM jsonb_array_elements(:rows::jsonb) AS given (value) "
             f"ON CONFLICT ({columns[0]}) DO UPDATE SET {renewed}",
-            **dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)),
+            rows=json.dumps(rows),
         )
+
+    def move_to_bin(self, columns: Mapping[str, Sequence[str]], which: Mapping[str, str], **values: Any) -> None:
+        moves = (
+            f"from_{table} AS (DELETE FROM @{table} AS moved USING @holdfast_bin AS bin "  # noqa: S608 - our names
+            f"WHERE moved.thread_id IN LIST(:threads) AND moved.thread_id = bin.thread_id AND {condition} "
+            f"RETURNING bin.no, {_list_names(columns[table], 'moved.')}), to_{table} AS ("
+            f"INSERT INTO @{BIN}{table} (bin, {_list_names(columns[table])}) SELECT * FROM from_{table})"
+            for table, condition in which.items()
+        )
+        self.run(f"WITH {', '.join(moves)} SELECT 1", **values)
 
     def columns(self, tables: Sequence[str]) -> dict[str, dict[str, str]]:
         return _by_table(self.all("columns", tables=list(tables), schema=self._schema))
@@ -284,6 +327,7 @@ class PostgresDatabase:
         self._connection.close()
 
     def _translate(self, text: str) -> str:
+        text = _ENTRIES.sub(r" = ANY (ARRAY(SELECT no FROM @holdfast_bin WHERE bin_id IN LIST(\1)))", text)
         text = _FIELD.sub(r"CASE WHEN jsonb_typeof(\1 -> \2) IN ('string', 'number') THEN \1 ->> \2 END", text)
         schema = '"' + self._schema.replace('"', '""') + '"'
         text = _TABLE.sub(lambda table: f'{schema}."{table[1]}"', text.replace("%", "%%"))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from holdfast.integrations.langgraph.checkpoints import AGENT, BIN, CheckpointTables, Thread
-from holdfast.integrations.langgraph.databases import open_database
+from holdfast.integrations.langgraph.checkpoints import AGENT, CheckpointTables, Thread, to_sessions
+from holdfast.integrations.langgraph.databases import BIN, open_database
 from holdfast.integrations.langgraph.values import to_plain
 from holdfast.ports.session_parts import PartRegistration, PartSession
 
@@ -47,9 +47,10 @@ class ThreadPart(CheckpointTables):
         """Close the connection."""
         self.database.close()
 
-    def survey(self) -> Iterator[Sequence[PartSession]]:
+    def survey(self, session_id: str | None = None) -> Iterator[Sequence[PartSession]]:
         """Note what has changed since the last survey; the threads with an owner that have, some at a time."""
-        return _pages(filter(None, (thread.session for thread in self.note_changes())))
+        found = self.note_changes() if session_id is None else self.note(session_id)
+        return _pages(to_sessions(found))
 
     def sessions(
         self,
@@ -67,19 +68,20 @@ class ThreadPart(CheckpointTables):
             "thread_id = :session_id": session_id,
         }
         where = " AND ".join(["thread_id > :after", *(text for text, value in conditions.items() if value is not None)])
+        is_binned = "SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = known.thread_id AND bin.head = known.head"
         asked = {"idle_since": idle_since, "user_id": user_id, "agent_id": agent_id, "session_id": session_id}
         after = ""
         while found := [
             Thread(*row)
             for row in self.database.all(
-                f"SELECT thread_id, head, user_id, agent_id, active_at FROM @holdfast_threads WHERE {where} "  # noqa: S608
-                "ORDER BY thread_id LIMIT :limit",
+                f"SELECT thread_id, head, user_id, agent_id, active_at FROM @holdfast_threads AS known "  # noqa: S608
+                f"WHERE {where} AND NOT EXISTS ({is_binned}) ORDER BY thread_id LIMIT :limit",
                 after=after,
                 limit=_PAGE,
                 **asked,
             )
         ]:
-            yield list(filter(None, (self.with_owner(thread).session for thread in found)))
+            yield list(to_sessions(map(self.with_owner, found)))
             after = found[-1].thread_id
 
     def problems(self) -> list[str]:
@@ -116,8 +118,8 @@ class ThreadPart(CheckpointTables):
         """How many rows there are of a user, with those in the bin and those that note whose a thread is."""
         live, binned = self._named(user_id)
         counted = (
-            self.database.all(f"SELECT count(*) FROM @{prefix}{table} WHERE {key} IN LIST(:ids)", ids=ids)[0][0]  # noqa: S608
-            for ids, key, prefix in ((live, "thread_id", ""), (binned, "bin_id", BIN))
+            self.database.all(f"SELECT count(*) FROM @{prefix}{table} WHERE {which}", threads=live, bins=binned)[0][0]  # noqa: S608
+            for which, prefix in (("thread_id IN LIST(:threads)", ""), ("bin IN ENTRIES(:bins)", BIN))
             for table in self.database.tables
         )
         return int(sum(counted)) + len(binned) + len(self._noted(user_id))
@@ -128,15 +130,15 @@ class ThreadPart(CheckpointTables):
         found = self.find(live)
         kept = [(thread.thread_id, thread) for thread in found.values()]
         gone = [(thread.bin_id, Thread(*thread[1:6])) for thread in self.find_binned(binned)]
-        for threads, key, prefix in ((kept, "thread_id", ""), (gone, "bin_id", BIN)):
+        for threads, which, prefix in ((kept, "thread_id IN LIST(:bins)", ""), (gone, "bin IN ENTRIES(:bins)", BIN)):
             for one, thread in threads:
                 session = PartSession(thread.thread_id, user_id, thread.agent_id or AGENT, thread.active_at)
-                yield session, self._rows(prefix, key, one)
+                yield session, self._rows(prefix, which, one)
 
-    def _rows(self, prefix: str, key: str, one: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, prefix: str, which: str, one: str) -> Iterator[dict[str, Any]]:
         for table in self.database.tables:
-            asked = f"SELECT {self.names(table)} FROM @{prefix}{table} WHERE {key} = :one"  # noqa: S608 - names of tables
-            for values in self.database.all(asked, one=one):
+            asked = f"SELECT {self.names(table)} FROM @{prefix}{table} WHERE {which}"  # noqa: S608 - names of tables
+            for values in self.database.all(asked, bins=[one]):
                 row = dict(zip(self.columns[table], values, strict=True))
                 kind = row.get("type")
                 plain = {name: to_plain(None if name == "metadata" else kind, value) for name, value in row.items()}

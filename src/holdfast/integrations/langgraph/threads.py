@@ -10,7 +10,7 @@ from holdfast.core.errors import ConflictError, HeldError, quote
 from holdfast.core.records import HISTORY, Scope
 from holdfast.core.values import check_count, iso
 from holdfast.engine import Holdfast, default_engine
-from holdfast.integrations.langgraph.checkpoints import Thread
+from holdfast.integrations.langgraph.checkpoints import Thread, read_name, to_sessions
 from holdfast.integrations.langgraph.databases import resolve_url
 from holdfast.integrations.langgraph.parts import ThreadPart
 from holdfast.ports.session_parts import PartRegistration, PartSession
@@ -154,8 +154,8 @@ class Threads:
         part = self._part
         part.note_changes()
         done: Thinned = {"name": self.name, "threads": 0, "rows": 0, "held": 0, "left_alone": []}
-        found = [] if thread_ids is None else [one.session for one in part.find(list(thread_ids)).values()]
-        for page in part.sessions() if thread_ids is None else [[one for one in found if one is not None]]:
+        found = [] if thread_ids is None else list(to_sessions(part.find(list(thread_ids)).values()))
+        for page in part.sessions() if thread_ids is None else [found]:
             for session in page:
                 self._thin(part, session, keep_last, done)
             progress(len(page))
@@ -176,9 +176,10 @@ class Threads:
     # --- one ----------------------------------------------------------------------------------------------------------
 
     def find(self, thread_id: str) -> PartSession | None:
-        """The session of a thread, as it is now; ``None`` if there is no such thread, or nobody's."""
-        thread = self._part.find([thread_id]).get(thread_id)
-        return None if thread is None else thread.session
+        """The session of a thread, as it is now; ``None`` if there is no such thread, or nobody's, or if no session can
+        have its name.
+        """
+        return next(to_sessions(self._part.find([thread_id]).values()), None) if read_name(thread_id) else None
 
     def is_held(self, session: PartSession) -> bool:
         """Whether a hold keeps a thread."""

@@ -17,6 +17,7 @@ from holdfast.core.values import iso, to_json
 from holdfast.ports import conversations as ports
 from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
+from holdfast.ports.session_parts import PartSession
 from holdfast.storage.relational import sessions
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
@@ -275,9 +276,8 @@ class SqlHistory(SqlStore):
 
     # --- what parts hold for conversations -------------------------------------------------------------------------
 
-    def unnoted(self, found: Sequence[tuple[Scope, int]], *, begin: bool) -> list[int]:
-        asked = [[scope.subject, *sessions.name_of(scope), active_at] for scope, active_at in found]
-        return self._database.ask(int, "sessions.unnoted", (to_json(asked), begin))
+    def unnoted(self, tenant: str, found: Sequence[PartSession], *, now: int, begin: bool) -> list[int]:
+        return self._database.ask(int, "sessions.unnoted", (to_json(found), begin, tenant, now)) if found else []
 
     def note_parts(self, found: Sequence[ports.PartActivity], *, begin: bool) -> None:
         if not found:

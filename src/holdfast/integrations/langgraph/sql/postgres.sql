@@ -5,11 +5,21 @@ WHERE table_schema = :schema AND table_name IN LIST(:tables) ORDER BY table_name
 -- name: version
 SELECT max(v) FROM @checkpoint_migrations
 
+-- name: create_threads
+CREATE TABLE IF NOT EXISTS @holdfast_threads (
+    thread_id text PRIMARY KEY, head text NOT NULL, user_id text, agent_id text, active_at bigint)
+
+-- While a row has no id, threads are being brought back, and the guard lets them pass; no other transaction sees it.
+-- name: create_binned
+CREATE TABLE IF NOT EXISTS @holdfast_bin (
+    no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, bin_id text NOT NULL UNIQUE, thread_id text NOT NULL,
+    head text NOT NULL, user_id text, agent_id text, active_at bigint, recycled_at bigint NOT NULL)
+
 -- name: create_binned_checkpoint_writes
-CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_writes_bin ON @holdfast_bin_checkpoint_writes (bin_id)
+CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_writes_bin ON @holdfast_bin_checkpoint_writes (bin)
 
 -- name: create_binned_checkpoint_blobs
-CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_blobs_bin ON @holdfast_bin_checkpoint_blobs (bin_id)
+CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_blobs_bin ON @holdfast_bin_checkpoint_blobs (bin)
 
 -- name: create_guard
 CREATE OR REPLACE FUNCTION @holdfast_guard() RETURNS trigger LANGUAGE plpgsql AS $guard$
@@ -30,7 +40,7 @@ BEGIN
     ELSE
         needed := NEW.checkpoint_id;
     END IF;
-    IF refused OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin JOIN @holdfast_bin_checkpoints AS binned USING (bin_id)
+    IF refused OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin JOIN @holdfast_bin_checkpoints AS binned ON binned.bin = bin.no
                           WHERE bin.thread_id = NEW.thread_id AND binned.checkpoint_id = needed) THEN
         RAISE EXCEPTION 'thread % is in the recycle bin of Holdfast; restore it, or begin another', NEW.thread_id;
     END IF;
@@ -44,6 +54,16 @@ FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
 -- name: create_guard_of_writes
 CREATE OR REPLACE TRIGGER holdfast_guard BEFORE INSERT ON @checkpoint_writes
 FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
+
+-- What a survey has to note: the threads whose newest checkpoint is another, and (with no head) those that are gone.
+-- name: changed
+SELECT coalesce(heads.thread_id, known.thread_id), heads.head, owner.user_id, owner.agent_id
+FROM (SELECT thread_id, max(checkpoint_id COLLATE "C") AS head FROM @checkpoints GROUP BY thread_id) AS heads
+FULL JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
+LEFT JOIN LATERAL (SELECT FIELD(one.metadata, :user_from) AS user_id, FIELD(one.metadata, :agent_from) AS agent_id
+                   FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id AND one.checkpoint_ns = ''
+                   ORDER BY one.checkpoint_id DESC LIMIT 1) AS owner ON true
+WHERE known.head IS DISTINCT FROM heads.head
 
 -- name: sizes_of_checkpoints
 SELECT thread_id, sum(pg_column_size(checkpoint) + pg_column_size(metadata)) FROM @checkpoints
