@@ -194,6 +194,52 @@ def test_rules_say_how_many_versions_are_kept_and_for_how_long(
         holdfast.policies.set("persona", versions=-1)
 
 
+def test_a_preview_counts_the_versions_that_a_sweep_would_delete(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    other = holdfast.manager("bob", "guide")
+    one, two = (memory.add(f"0 {name}", "persona")["memory_id"] for name in ("a", "b"))
+    bobs = other.add("0 c", "persona")["memory_id"]
+    for number in range(1, 6):
+        clock.advance(days=1)
+        for whose, memory_id in ((memory, one), (memory, two), (other, bobs)):
+            whose.correct(memory_id, f"{number} {memory_id}")
+    holdfast.holds.add(memory_id=two, reason="a dispute", author="legal")
+
+    def preview(**wanted: Any) -> tuple[bool, int, int, int]:
+        found = holdfast.policies.preview("persona", **wanted)
+        assert found.newly_due["delete"] == 0
+        return found.shortens, found.versions_due["versions"], found.versions_due["memories"], found.held
+
+    assert preview(versions=20) == (False, 0, 0, 0)
+    assert preview(versions=3) == (True, 4, 2, 2), "two of each, and two are on hold"
+    assert preview(versions=3, user_id="bob") == (True, 2, 1, 0)
+    assert preview(versions_days=2) == (True, 6, 2, 3)
+    assert preview(versions=3, versions_days=3) == (True, 4, 2, 2), "what is too many and too old counts once"
+    assert "4 old versions of 2 memories" in holdfast.policies.preview("persona", versions=3).describe()
+    done = holdfast.policies.set("persona", versions=3, confirm=True)
+    assert done["versions_due"] == {"versions": 4, "memories": 2}
+    report = holdfast.sweep(dry_run=True)
+    assert (report.counts["delete"], report.bytes) == (4, done["bytes"])
+    assert holdfast.sweep().counts["delete"] == 4
+    assert preview(versions=2) == (True, 2, 2, 1)
+    holdfast.policies.set("persona", versions=20)
+    assert holdfast.sweep(dry_run=True).counts["delete"] == 0
+
+
+def test_what_a_hold_kept_of_too_many_versions_goes_when_it_is_released(
+    holdfast: Holdfast, memory: MemoryManager
+) -> None:
+    memory_id = memory.add("0", "persona")["memory_id"]
+    hold = holdfast.holds.add(memory_id=memory_id, reason="a dispute", author="legal")
+    for number in range(1, 14):
+        memory.correct(memory_id, str(number))
+    assert holdfast.sweep(dry_run=True).counts["delete"] == 0
+    holdfast.holds.release(hold.id)
+    assert holdfast.sweep().counts["delete"] == 3
+    assert len(said(memory, memory_id)) == 11
+
+
 def test_a_sweep_deletes_versions_that_are_past_their_time_but_none_on_hold(
     holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:

@@ -79,9 +79,8 @@ _ARCHIVE_DAYS: Final = 365
 
 #: More versions of one record than this are not kept.
 MOST_VERSIONS: Final = 1_000
-#: So many ended versions of a record are kept where no rule says otherwise.
-USUAL_VERSIONS: Final = 10
-_VERSIONS: Final = {"versions": USUAL_VERSIONS, "versions_for": 365 * DAY}
+#: What is kept of ended versions where no rule says otherwise.
+_VERSIONS: Final = {"versions": 10, "versions_for": 365 * DAY}
 
 #: How long each kind lives where no rule says otherwise. Each tenant's book keeps them as they were when it was last
 #: brought up to date, so that every process that uses a store goes by the same ones: read them there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
 from operator import attrgetter
@@ -40,6 +40,8 @@ class Preview:
     bytes: int
     held: int = 0
     """How many more it would make due at once, did no hold keep them."""
+    versions_due: dict[str, int] = field(default_factory=lambda: {"versions": 0, "memories": 0})
+    """How many ended versions it makes due at once, and of how many memories."""
 
     @property
     def rule(self) -> dict[str, Any]:
@@ -49,11 +51,15 @@ class Preview:
     @property
     def effect(self) -> dict[str, Any]:
         """What it makes due at once, as callers see it."""
-        return {"newly_due": self.newly_due, "bytes": self.bytes, "held": self.held}
+        versions = {"versions_due": self.versions_due}
+        return {"newly_due": self.newly_due, **versions, "bytes": self.bytes, "held": self.held}
 
     def describe(self) -> str:
         """In words."""
-        due = ", ".join(f"{count:,} to {action}" for action, count in self.newly_due.items() if count)
+        all_due = [f"{count:,} to {action}" for action, count in self.newly_due.items() if count]
+        if self.versions_due["versions"]:
+            all_due.append("{versions:,} old versions of {memories:,} memories to delete".format(**self.versions_due))
+        due = ", ".join(all_due)
         said = f"it makes {due} due at once ({self.bytes:,} bytes)" if due else "it makes nothing due at once"
         return f"{said}; a hold keeps {self.held:,}" if self.held else said
 
@@ -69,9 +75,12 @@ def preview_rules(tenant: Tenant, wanted: Sequence[Rule]) -> Preview:
     outlook = _Outlook(book, changed, defaults)
     shortens = False
     due: dict[DueClass, set[Place]] = defaultdict(set)
+    ended: dict[tuple[Profile, int | None, int | None], set[Place]] = defaultdict(set)
     for profile in _profiles(tenant, changed, defaults):
         for place, old, new in outlook.lives(profile):
             shortens = shortens or is_shorter(old, new)
+            if profile.number and (old.versions, old.versions_for) != (new.versions, new.versions_for):
+                ended[profile, new.versions, new.versions_for].add(place)
             for state, window in newly_due(old, new, now):
                 due[DueClass(profile, state, window)].add(place)
     found = (
@@ -80,7 +89,27 @@ def preview_rules(tenant: Tenant, wanted: Sequence[Rule]) -> Preview:
         for share, kept in _shares(tenant, one, changed, holds)
         if outlook.place_of(one.profile, share.thing) in places
     )
-    return count_due(changed, found, shortens=shortens)
+    versions = (
+        (thing, size)
+        for (profile, *limits), places in ended.items()
+        for thing, size in tenant.versions.newly_due(profile.number, *limits, now=now)
+        if outlook.place_of(profile, thing) in places
+    )
+    return _count_versions(count_due(changed, found, shortens=shortens), versions, holds)
+
+
+def _count_versions(preview: Preview, versions: Iterable[tuple[Held, int]], holds: Sequence[Hold]) -> Preview:
+    """A preview, with the ended versions that are due at once: of each, what it is of and its bytes."""
+    count = size = held = 0
+    memories = set()
+    for thing, taken in versions:
+        if find_hold(thing, holds) is not None:
+            held += 1
+        else:
+            count, size = count + 1, size + taken
+            memories.add(thing.item_id)
+    due = {"versions": count, "memories": len(memories)}
+    return replace(preview, versions_due=due, bytes=preview.bytes + size, held=preview.held + held)
 
 
 def count_due(rules: Iterable[Rule], found: Iterable[tuple[State, int, int, bool]], *, shortens: bool) -> Preview:

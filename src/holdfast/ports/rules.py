@@ -243,5 +243,12 @@ class VersionStore(Protocol):
     def census(self, tenant: str, now: int) -> list[Census]:
         """How many versions of each subject's records the rules keep no longer, and no hold keeps."""
 
+    def newly_due(
+        self, profile: int, versions: int | None, versions_for: int | None, *, now: int
+    ) -> Iterator[tuple[Held, int]]:
+        """What the records of a profile would lose if that kept so many versions, for so long, and keeps at ``now``:
+        of each version, what it is of and its bytes.
+        """
+
     def trim(self, tenant: str, *, upto: int, now: int, lease: Lease | None = None) -> tuple[int, int]:
         """Delete those, with an audit entry for each record; how many, and their bytes."""

@@ -232,6 +232,8 @@ class RuleChangeResult(RuleResult):
 
     newly_due: dict[str, int]
     """By action."""
+    versions_due: dict[str, int]
+    """How many ended ``versions``, and of how many ``memories``."""
     bytes: int
     held: int
     """How many more it would have made due at once, did no hold keep them."""

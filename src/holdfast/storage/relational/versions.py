@@ -11,11 +11,12 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
+from holdfast.core.decisions import Held
 from holdfast.core.records import Entry, Subject, Version
-from holdfast.core.rules import USUAL_VERSIONS
 from holdfast.core.values import SECOND, parse_json_object, to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.rules import Census
@@ -26,7 +27,6 @@ from holdfast.storage.relational.moves import Holds, model_code
 from holdfast.storage.relational.rows import to_stored
 
 _PAGE: Final = 1_000
-_FIRST: Final = (-(2**63), -(2**63), -(2**63))
 
 
 class VersionRow(NamedTuple):
@@ -50,13 +50,6 @@ class VersionRow(NamedTuple):
         return Version(self.id, self.version, self.started_at, self.ended_at, self.actor, self.reason, *data)
 
 
-class LimitsRow(NamedTuple):
-    """The strictest that a tenant's rules are with ended versions."""
-
-    versions: int | None
-    versions_for: int | None
-
-
 class DueRow(NamedTuple):
     """A version that is past its time, and the record that it is of."""
 
@@ -69,6 +62,8 @@ class DueRow(NamedTuple):
     agent_id: str
     session_id: str | None
     metadata: str
+    profile: int
+    revision: int
 
 
 class SqlVersions(SqlStore):
@@ -106,6 +101,15 @@ class SqlVersions(SqlStore):
                     totals[row.subject] = [so_far + more for so_far, more in zip(total, amounts, strict=True)]
         return [Census("version", subject, *total) for subject, total in sorted(totals.items())]
 
+    def newly_due(
+        self, profile: int, versions: int | None, versions_for: int | None, *, now: int
+    ) -> Iterator[tuple[Held, int]]:
+        asked = (profile, now, versions, versions_for)
+        for page in _pages(self._database.ask, "versions.newly_due", asked, "revision"):
+            for row in page:
+                where = (row.subject.user_id, row.agent_id, row.session_id, row.id)
+                yield Held(*where, parse_json_object(row.metadata)), row.size
+
     def trim(self, tenant: str, *, upto: int, now: int, lease: Lease | None = None) -> tuple[int, int]:
         gone = size = 0
         for page in _due(self._database.ask, tenant, upto):
@@ -115,35 +119,38 @@ class SqlVersions(SqlStore):
                 with self._database.write() as tx:
                     check_lease(tx, lease)
                     for subject, mine in group:
-                        sizes = _erase(tx, subject, mine, now=now)
+                        sizes = _erase(tx, subject, mine, upto=upto, now=now)
                         gone, size = gone + len(sizes), size + sum(sizes)
         return gone, size
 
 
 def _due(ask: Callable[..., list[Any]], tenant: str, now: int) -> Iterator[list[DueRow]]:
-    """The versions that rules keep no longer, in pages. Each write keeps to the number; so where no rule keeps fewer
-    than is usual, only those that ended long ago are looked at.
-    """
-    limits: LimitsRow = ask(LimitsRow, "versions.limits", (tenant,))[0]
-    ends = [now] if limits.versions is not None and limits.versions < USUAL_VERSIONS else []
-    ends += [] if limits.versions_for is None else [now - limits.versions_for]
-    after = _FIRST
-    while ends:
-        found: list[DueRow] = ask(DueRow, "versions.due", (max(ends), now, *after, tenant, _PAGE))
-        if not found:
-            return
-        after = (found[-1].ended_at, found[-1].key, found[-1].version)
+    """The versions that rules keep no longer, in pages: what ended too long ago, and what too many came after."""
+    (shortest,) = ask(int, "versions.shortest", (tenant,))
+    if shortest is not None:
+        yield from _pages(ask, "versions.too_old", (now - shortest, now, tenant), "ended_at")
+    yield from _pages(ask, "versions.too_many", (tenant, now), "profile", "revision")
+
+
+def _pages(
+    ask: Callable[..., list[Any]], statement: str, asked: tuple[object, ...], *order: str
+) -> Iterator[list[DueRow]]:
+    """What a statement gives, in the order of these columns, and of the versions of a record."""
+    place = attrgetter(*order, "key", "version")
+    after: tuple[int, ...] = (-(2**63),) * (len(order) + 2)
+    while found := ask(DueRow, statement, (*asked, *after, _PAGE)):
+        after = place(found[-1])
         yield found
 
 
-def _erase(tx: Transaction, subject: Subject, found: list[DueRow], *, now: int) -> list[int]:
-    """Delete versions of one subject, but for those of records that a hold keeps; the sizes of those that went."""
+def _erase(tx: Transaction, subject: Subject, found: list[DueRow], *, upto: int, now: int) -> list[int]:
+    """Delete versions of one subject, but for those that a hold or, by now, a rule keeps; the sizes of what went."""
     number = tx.number_of(subject)
     if number is None:  # erased meanwhile
         return []
     holds = Holds(tx, subject)
     free = [row for row in found if not _is_held(holds, row)]
-    gone = [row for row in free if tx.run("versions.erase", (row.key, row.version))]
+    gone = [row for row in free if tx.run("versions.erase", (row.key, upto, row.version))]
     numbers: dict[str, list[int]] = {}
     for row in gone:
         numbers.setdefault(row.id, []).append(row.version)

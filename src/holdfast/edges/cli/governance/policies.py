@@ -135,7 +135,7 @@ def _show_preview(found: Mapping[str, Any]) -> Iterator[Part]:
     if found["shortens"]:
         yield warn("It shortens retention, so that setting it needs --confirm.")
     yield from _show_due(found)
-    if not any(found["newly_due"].values()):
+    if not any((*found["newly_due"].values(), found["versions_due"]["versions"])):
         yield "It makes nothing due at once."
 
 
@@ -158,7 +158,7 @@ def preview_policy(
     times = _read_times(archive_after, delete_after, keep, versions_for)
     times |= {} if versions is None else {"versions": versions}
     found = call.engine.policies.preview(kind, **call.scope, **times)
-    return {name: getattr(found, name) for name in ("rule", "shortens", "newly_due", "bytes", "held")}
+    return {"rule": found.rule, "shortens": found.shortens, **found.effect}
 
 
 def _show_changes(done: Mapping[str, Any]) -> Iterator[Part]:
@@ -212,8 +212,10 @@ def apply_file(call: Call, *, file: Path, dry_run: DryRun = False, confirm: Conf
 
 def _show_due(found: Mapping[str, Any]) -> Iterator[Part]:
     """How much became due at once."""
-    due = ", ".join(f"{count:,} to {action}" for action, count in found["newly_due"].items() if count)
-    if due:
+    all_due = [f"{count:,} to {action}" for action, count in found["newly_due"].items() if count]
+    versions, memories = found["versions_due"]["versions"], found["versions_due"]["memories"]
+    all_due += [f"{plural(versions, 'old version')} of {plural(memories, 'memory')} to delete"] if versions else []
+    if due := ", ".join(all_due):
         yield f"Due at once: {due} ({plural(found['bytes'], 'byte')}); holdfast sweep --dry-run shows them."
     if found["held"]:
         yield f"On hold, or they would be due at once: {found['held']:,}."

@@ -141,6 +141,7 @@ CREATE INDEX records_by_agent ON records (agent_id, key) WHERE kind IN (:OWN_KIN
 CREATE INDEX records_by_bundle ON records (bundle, key) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack, key) WHERE pack IS NOT NULL;
 CREATE INDEX records_by_source ON records (source, key) WHERE source IS NOT NULL;
+CREATE INDEX records_by_revision ON records (profile, revision, key) WHERE revision > 1;
 -- By a sum: else a plan made without statistics takes this one for others that begin with the subject.
 CREATE INDEX records_by_text ON records ((subject + 0), text_hash) WHERE state IN ('active', 'archived');
 

@@ -29,25 +29,55 @@ WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
   AND NOT EXISTS (SELECT 1 FROM records JOIN profiles ON profiles.no = records.profile
                   WHERE records.subject = versions.subject AND records.key = versions.key AND :KEPT)
 
--- name: limits
-SELECT min(versions) AS versions, min(versions_for) AS versions_for FROM profiles WHERE tenant = $1
+-- name: shortest
+SELECT min(versions_for) FROM profiles WHERE tenant = $1
 
--- name: due
-SELECT versions.key, versions.version, ended_at, versions.size, records.id, subjects.subject, agent_id, session_id,
-       records.metadata
+-- name: DUE
+versions.key, versions.version, ended_at, versions.size, records.id, subjects.subject, agent_id, session_id,
+       records.metadata, records.profile, revision
+
+-- What ended too long ago, by $2, in the order in which it ended; $1 is that less the shortest time.
+-- name: too_old
+SELECT :DUE
 FROM versions INDEXED BY versions_by_end JOIN records ON records.subject = versions.subject AND records.key = versions.key
      JOIN profiles ON profiles.no = records.profile
      JOIN subjects ON subjects.no = versions.subject
-WHERE ended_at <= $1 AND NOT :KEPT AND (ended_at, versions.key, versions.version) > ($3, $4, $5)
-  AND (subjects.subject < $6::text || '/' OR subjects.subject >= $6::text || '0') IS NOT TRUE
+WHERE ended_at <= $1 AND ended_at + versions_for <= $2
+  AND (subjects.subject < $3::text || '/' OR subjects.subject >= $3::text || '0') IS NOT TRUE
+  AND (ended_at, versions.key, versions.version) > ($4, $5, $6)
 ORDER BY ended_at, versions.key, versions.version LIMIT $7
+
+-- What others came after, more than are kept: of records that were changed more often than that.
+-- name: too_many
+SELECT :DUE
+FROM profiles JOIN records INDEXED BY records_by_revision ON records.profile = profiles.no
+     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+     JOIN subjects ON subjects.no = records.subject
+WHERE profiles.tenant = $1 AND revision > 1 AND revision > profiles.versions + 1
+  AND versions.version < revision - profiles.versions AND (versions_for IS NULL OR ended_at + versions_for > $2)
+  AND (records.profile, revision, versions.key, versions.version) > ($3, $4, $5, $6)
+ORDER BY records.profile, revision, versions.key, versions.version LIMIT $7
+
+-- What a profile keeps, and would not if it kept $3 versions for $4.
+-- name: newly_due
+SELECT :DUE
+FROM records INDEXED BY records_by_revision JOIN profiles ON profiles.no = records.profile
+     JOIN versions ON versions.subject = records.subject AND versions.key = records.key
+     JOIN subjects ON subjects.no = records.subject
+WHERE records.profile = $1 AND revision > 1 AND :KEPT
+  AND NOT (($3::bigint IS NULL OR versions.version >= revision - $3) AND ($4::bigint IS NULL OR ended_at + $4 > $2::bigint))
+  AND (revision, versions.key, versions.version) > ($5, $6, $7)
+ORDER BY revision, versions.key, versions.version LIMIT $8
 
 -- name: complete
 UPDATE versions SET size = $4, text_hash = $5, model = $6, vectors = $7, terms = $8, metadata = $9, content = packed($10)
 WHERE subject = $1 AND key = (SELECT key FROM records WHERE id = $2 AND subject = $1) AND version = $3
 
 -- name: erase
-DELETE FROM versions WHERE subject = $1::bigint >> :KEY_BITS AND key = $1 AND version = $2
+DELETE FROM versions
+WHERE subject = $1::bigint >> :KEY_BITS AND key = $1 AND version = $3
+  AND NOT EXISTS (SELECT 1 FROM records JOIN profiles ON profiles.no = records.profile
+                  WHERE records.subject = versions.subject AND records.key = versions.key AND :KEPT)
 
 -- What indexes need of ended versions.
 -- name: INDEXED_VERSION

@@ -121,6 +121,7 @@ CREATE INDEX records_binned ON records (purge_at) WHERE state IN ('recycled', 'd
 CREATE INDEX records_by_agent ON records (agent_id) WHERE kind IN (:OWN_KINDS);
 CREATE INDEX records_by_bundle ON records (bundle) WHERE bundle IS NOT NULL;
 CREATE INDEX records_by_pack ON records (pack) WHERE pack IS NOT NULL;
+CREATE INDEX records_by_revision ON records (profile, revision) WHERE revision > 1;
 CREATE INDEX records_by_source ON records (source) WHERE source IS NOT NULL;
 -- As an expression, so that it is for looking up a text alone: what reads a scope goes by the keys.
 CREATE INDEX records_by_text ON records (subject + 0, text_hash) WHERE state IN ('active', 'archived');
