@@ -227,6 +227,22 @@ def test_a_preview_counts_the_versions_that_a_sweep_would_delete(
     assert holdfast.sweep(dry_run=True).counts["delete"] == 0
 
 
+def test_a_correction_that_pushes_a_version_out_says_so_on_the_chain(holdfast: Holdfast, memory: MemoryManager) -> None:
+    holdfast.policies.set("persona", versions=2, confirm=True)
+    memory_id = memory.add("0", "persona")["memory_id"]
+    with acting_as(memory.user_id):  # the chain names no user
+        for number in range(1, 5):
+            memory.correct(memory_id, str(number), reason="she said so")
+    memory.add("again", "persona", key="k")
+    for number in range(3):
+        memory.add(f"again {number}", "persona", key="k")
+    entries = [one for one in holdfast.audit.tail() if one["action"] == "versions.deleted"]
+    assert [one["detail"]["versions"] for one in entries] == [[1], [2], [1]]
+    assert {one["item"] for one in entries[:2]} == {memory_id}
+    assert [one["version"] for one in memory.history(memory_id)] == [3, 4, 5]
+    assert holdfast.audit.verify()
+
+
 def test_what_a_hold_kept_of_too_many_versions_goes_when_it_is_released(
     holdfast: Holdfast, memory: MemoryManager
 ) -> None:

@@ -155,7 +155,10 @@ class Action(StrEnum):
     REHYDRATED = "rehydrated", "An archived memory came back from cold storage."
     DELETING = "deleting", "Its deletion for good began; parts of it still lie in cold storage."
     DELETED = "deleted", "It was deleted for good."
-    VERSIONS_DELETED = "versions.deleted", "Ended versions of a memory were deleted, because its rule keeps no more."
+    VERSIONS_DELETED = (
+        "versions.deleted",
+        "Ended versions of a memory were deleted, because its rule keeps no more: by a sweep, or by a correction.",
+    )
     REFUSED = "refused", "It was not moved. The detail names the hold, or the reason."
     ERASED = "erased", "All data of a user was erased."
     REGISTERED = "registered", "An agent or a tool was made known."

@@ -60,6 +60,8 @@ class CurrentRow(NamedTuple):
     ttl: int | None
     revision: int
     text_hash: int
+    most_versions: int | None
+    """How many ended versions its rules keep; ``None``: all."""
     is_over: bool = False
     """Whether its time is over, where that was asked."""
     has_twins: bool = True

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import current_actor
+from holdfast.core.audit import Action, Event, acting_as, current_actor
 from holdfast.core.decisions import Held, Hold, RecordFacts, excess, held_error, refuse
 from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
 from holdfast.core.records import (
@@ -36,6 +36,7 @@ from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
+from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import AgainError, SqlStore, Transaction, Transactions
 from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
@@ -401,8 +402,8 @@ class SqlRecords(SqlStore):
         write(
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
-        if row.revision > 1 and batch.holds.covering(row) is None:  # the one that ends now is not the only one
-            tx.later("versions.trim", (row.key, 0))  # by their number; what is past its time waits for a sweep
+        if row.most_versions is not None and row.revision > row.most_versions and batch.holds.covering(row) is None:
+            _trim(batch, row)
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)
         if listed != row.derived_from:
@@ -556,6 +557,14 @@ def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
         return StaleError(f"{what} is there already, at version {version}; nothing was written")
     now = f"is at version {version}" if version else "is not there any more"
     return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
+
+
+def _trim(batch: MoveBatch, row: CurrentRow) -> None:
+    """Delete the versions of a record that are too many by their number; what is past its time waits for a sweep."""
+    gone = batch.tx.all(int, "versions.trim", (row.key, 0))
+    detail = {"versions": sorted(gone), "reason": "newer versions took their place"}
+    with acting_as(batch.tx.author):  # who corrected it, and may be the user, is named in the history
+        append(batch.tx, batch.number, [Event(batch.now, Action.VERSIONS_DELETED, row.id, detail)] if gone else [])
 
 
 def _check_stays_held(holds: Holds, record: Record, metadata: str) -> None:

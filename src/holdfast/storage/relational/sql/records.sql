@@ -120,12 +120,12 @@ LEFT JOIN models ON models.code = records.model
 
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id, ttl, revision, text_hash
+       pack, name, derived_from, id, ttl, revision, text_hash, :MOST_VERSIONS
 FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
 
 -- name: current
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id, ttl, revision, text_hash
+       pack, name, derived_from, id, ttl, revision, text_hash, :MOST_VERSIONS
 FROM records WHERE id = $1 AND subject = $2
 
 -- What is being deleted stays where a sweep looks for it.

@@ -28,6 +28,7 @@ DELETE FROM versions
 WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
   AND NOT EXISTS (SELECT 1 FROM records JOIN profiles ON profiles.no = records.profile
                   WHERE records.subject = versions.subject AND records.key = versions.key AND :KEPT)
+RETURNING version
 
 -- name: shortest
 SELECT min(versions_for) FROM profiles WHERE tenant = $1

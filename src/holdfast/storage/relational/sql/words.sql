@@ -36,7 +36,10 @@ id, NULL AS kind, state, version, aged_from, purge_at, size, 1 AS pack, agent_id
 sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, version, size, NULL AS kind, messages,
        session_id, '{}' AS metadata, purge_at, NULL AS previous
 
+-- name: MOST_VERSIONS
+(SELECT kept.versions FROM profiles AS kept WHERE kept.no = records.profile) AS most_versions
+
 -- A record as a move finds it.
 -- name: CURRENT
 key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl, revision,
-       text_hash
+       text_hash, :MOST_VERSIONS
