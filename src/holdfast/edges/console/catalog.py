@@ -7,7 +7,9 @@ from typing import Final
 
 from holdfast.edges.console.pages import (
     agents,
+    audit,
     backups,
+    erasure,
     holds,
     memories,
     overview,
@@ -29,7 +31,9 @@ _MODULES: Final = (
     holds,
     sessions,
     agents,
+    erasure,
     backups,
+    audit,
     schedule,
     playground,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from datetime import UTC, date, datetime
@@ -130,6 +131,12 @@ def identifier(value: str) -> Markup:
     return Markup('<bdi class="id" title="{}">{}</bdi>').format(
         *("".join(map(_visible, one)) for one in (value, shown))
     )
+
+
+def file(document: Any) -> str:
+    """A document as an address that holds all of it as JSON, so that it can be saved without asking again."""
+    content = json.dumps(document, ensure_ascii=False, indent=2).encode()
+    return f"data:application/json;base64,{base64.b64encode(content).decode()}"
 
 
 def sentence(said: str) -> Markup:

@@ -48,6 +48,7 @@ def _environment() -> Environment:
         "state": formats.state,
         "said": formats.text,
         "id": formats.identifier,
+        "file": formats.file,
         "sentence": formats.sentence,
     }
     made.globals |= {"link": formats.link, "prefix": PREFIX, "asset": asset_path, "draw": drawings}

@@ -10,17 +10,25 @@ from holdfast.edges.console.visit import Visit
 
 schedule = Section("Schedule")
 _PATH: Final = "/schedule"
+#: What is told of a run's result.
+_TOLD: Final = ("archive", "recycle", "delete", "memories", "users", "held", "stale", "audit_entries_cut")
 
 
 @schedule.page(_PATH, calls=["list_jobs"])
 def show_schedule(visit: Visit) -> dict[str, Any]:
     """Every job: when it runs next, what its last run did, and what is wrong."""
-    return {**visit.call("list_jobs")}
+    return {**visit.call("list_jobs"), "sum_up": sum_up}
+
+
+def sum_up(result: dict[str, Any]) -> str:
+    """What a run did, in a few words."""
+    counts = {**result, **result.get("counts", {})}
+    done = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in _TOLD if counts.get(name)]
+    return ", ".join(done) or "nothing was due"
 
 
 def _describe_run(fields: Fields, result: dict[str, Any]) -> str:
-    counts = ", ".join(f"{name} {value:,}" for name, value in result["result"].items() if isinstance(value, int))
-    return f"{fields['name']} ran" + (f": {counts}" if counts else "")
+    return f"{fields['name']} ran: {sum_up(result['result'])}"
 
 
 @schedule.action(

@@ -1,0 +1,96 @@
+"""Erasure: what would go, why it would be refused, the run and its proof; verifying a proof; and the export."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.edges.console.formats import link, number
+from holdfast.edges.console.table import Effect, Entry, Fields, Section
+from holdfast.edges.console.visit import Visit
+
+erasure = Section("Erasure")
+_PATH: Final = "/erasure"
+_LISTED: Final = 10
+
+
+@erasure.page(_PATH, calls=["verify_certificate"], may_call=["list_certificates"])
+def show_erasure(visit: Visit) -> dict[str, Any]:
+    """Where to erase, export and verify; and, for operators, the proofs of what was erased."""
+    asked = {"cursor": visit.query.get("cursor")}
+    may = visit.may("list_certificates")
+    return {
+        "asked": asked,
+        "user_id": visit.user_id,
+        "found": visit.call("list_certificates", **asked, limit=_LISTED) if may else None,
+    }
+
+
+def _describe_erasure(fields: Fields, result: dict[str, Any]) -> str:
+    if result["pending"]:
+        return f"nobody can read anything of user {fields['user_id']} any more; something is still to be done"
+    return f"user {fields['user_id']} is erased, in every place"
+
+
+@erasure.action(
+    "erase_user",
+    "Erase a user",
+    "Erase for good",
+    entries=(Entry("user_id", "User"),),
+    may_call=["count_facets", "list_sessions", "list_holds"],
+    back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
+    describe=_describe_erasure,
+    result="erased.html",
+    is_danger=True,
+)
+def preview_erasure(visit: Visit, fields: Fields) -> Effect:
+    """How much there is of the user, and what keeps it."""
+    user_id = fields["user_id"]
+    kept = visit.call("count_facets", user_id=user_id)
+    sessions = len(visit.call("list_sessions", user_id=user_id, limit=1_000)["items"])
+    holds = visit.call("list_holds", limit=1_000)["items"] if visit.may("list_holds") else []
+    keeping = [one["reason"] for one in holds if one.get("user_id") == user_id]
+    rows = [(kind, number(count)) for kind, count in kept["kinds"].items()] + [("conversations", number(sessions))]
+    if keeping:
+        return Effect([f"it is refused: a hold keeps what is of {user_id}: {keeping[0]}"], rows, is_possible=False)
+    return Effect(
+        [
+            f"all that is kept of {user_id} goes, in every place, past the recycle bin: memories, conversations, rules",
+            "backups that hold any of it can no longer be read there: the key that sealed it is destroyed",
+            "this cannot be undone; what comes of it is a signed certificate, which names no one",
+        ],
+        rows,
+        {"confirm": "true"},
+    )
+
+
+@erasure.action(
+    "export_user",
+    "Export all of a user",
+    "Export",
+    back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
+    describe=lambda fields, _result: f"all that is kept of {fields['user_id']} was sent",
+    is_question=True,
+)
+def preview_export(_visit: Visit, fields: Fields) -> Effect:
+    """What is in the file."""
+    return Effect([f"a ZIP file with all that is kept of {fields['user_id']}: a page to read, and files for programs"])
+
+
+def _describe_verdict(_fields: Fields, result: dict[str, Any]) -> str:
+    if result["ok"]:
+        return "the certificate is genuine: not a word of it was changed, and this store has signed it"
+    return f"do not trust this certificate: {'; '.join(result['reasons'])}"
+
+
+@erasure.action(
+    "verify_certificate",
+    "Verify a certificate",
+    "Verify",
+    entries=(Entry("certificate", "The certificate", "file", "The file as it was handed out, or drop it here."),),
+    back=lambda _fields: link(_PATH),
+    describe=_describe_verdict,
+    is_question=True,
+)
+def preview_verdict(_visit: Visit, _fields: Fields) -> Effect:
+    """That it only looks."""
+    return Effect(["the signature is checked with this store's keys; nothing is changed"])
