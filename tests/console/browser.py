@@ -106,6 +106,7 @@ class Site:
         self.world: World = make_world(holdfast)
         self.runner = asyncio.Runner()
         self._keys_required = keys_required
+        self._known: dict[str, Browser] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -124,6 +125,13 @@ class Site:
         if rights:
             made.sign_in(self.secret(*rights, **bounds))
         return made
+
+    def known(self, *rights: str, **bounds: Any) -> Browser:
+        """The browser that signed in with such a key before; nobody may sign it out."""
+        name = f"{rights}{bounds}"
+        if name not in self._known:
+            self._known[name] = self.browser(*rights, **bounds)
+        return self._known[name]
 
     def __enter__(self) -> Site:
         return self

@@ -43,7 +43,7 @@ def test_every_operation_that_is_declared_exists(row: Page | Action) -> None:
 @pages
 @pytest.mark.parametrize("right", RIGHTS)
 def test_a_page_is_for_those_whose_key_may_use_it(site: Site, page: Page, right: str) -> None:
-    browser = site.browser(right)
+    browser = site.known(right)
     shown = browser.get(page.path, **named(site))
     principal = site.holdfast.access.identify(site.secret(right))
     may = page.is_for(principal)
@@ -56,7 +56,7 @@ def test_a_page_is_for_those_whose_key_may_use_it(site: Site, page: Page, right:
 @actions
 @pytest.mark.parametrize("right", RIGHTS)
 def test_an_action_is_for_those_whose_key_may_use_it(site: Site, action: Action, right: str) -> None:
-    browser = site.browser(right)
+    browser = site.known(right)
     fields = named(site)
     is_allowed = action.is_for(site.holdfast.access.identify(site.secret(right)))
     shown = browser.get(f"/console/do/{action.name}", **fields)
@@ -76,7 +76,7 @@ def proof(browser: Browser) -> str:
 
 @actions
 def test_no_action_runs_without_the_proof_of_its_browser(site: Site, action: Action) -> None:
-    browser, other = site.browser("admin", tenant="*"), site.browser("admin", tenant="*")
+    browser, other = site.known("admin", tenant="*"), site.known("govern", tenant="*")
     before = site.world.seen()
     for wrong in (None, "", "0" * 64, proof(other)):
         data = {**named(site), "confirmed": "yes", **({} if wrong is None else {"proof": wrong})}
@@ -90,7 +90,7 @@ def test_no_action_runs_without_the_proof_of_its_browser(site: Site, action: Act
 
 @pages
 def test_nobody_sees_what_is_another_tenants(site: Site, page: Page) -> None:
-    browser = site.browser("admin", tenant="other")
+    browser = site.known("admin", tenant="other")
     browser.cookies.set("holdfast_tenant", "acme", domain="localhost.local", path="/console")
     shown = browser.get(page.path, **named(site))
     assert PRIVATE not in shown.html
@@ -99,7 +99,7 @@ def test_nobody_sees_what_is_another_tenants(site: Site, page: Page) -> None:
 
 @pages
 def test_a_key_that_is_bound_to_a_user_sees_nothing_of_others(site: Site, page: Page) -> None:
-    browser = site.browser("admin", users=["bob"])
+    browser = site.known("admin", users=["bob"])
     shown = browser.get(page.path, **named(site))
     assert PRIVATE not in shown.html
     assert shown.status in (200, 403, 404)
@@ -107,7 +107,7 @@ def test_a_key_that_is_bound_to_a_user_sees_nothing_of_others(site: Site, page: 
 
 @actions
 def test_a_key_that_is_bound_to_a_user_does_nothing_to_others(site: Site, action: Action) -> None:
-    browser = site.browser("admin", users=["bob"])
+    browser = site.known("admin", users=["bob"])
     before = site.world.seen()
     data = {**named(site, content="x", reason="x", to="1"), "confirmed": "yes", "proof": proof(browser)}
     refused = browser.request("POST", f"/console/do/{action.name}", data=data)
@@ -117,7 +117,7 @@ def test_a_key_that_is_bound_to_a_user_does_nothing_to_others(site: Site, action
 
 @pages
 def test_a_page_is_small_strict_and_in_no_frame(site: Site, page: Page) -> None:
-    shown = site.browser("admin", tenant="*").get(page.path, **named(site))
+    shown = site.known("admin", tenant="*").get(page.path, **named(site))
     headers = shown.response.headers
     assert headers["content-security-policy"].startswith(CSP)
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -141,7 +141,7 @@ def test_what_a_page_loads_is_small_and_kept_by_the_browser(site: Site) -> None:
 
 
 def test_what_is_no_page_is_told_so_by_a_page(site: Site) -> None:
-    browser = site.browser("read")
+    browser = site.known("read")
     for path in ("/console/nothing", "/console/do/nothing", "/console/jobs/nothing"):
         shown = browser.get(path)
         assert (shown.status, shown.code) == (404, "not_found")

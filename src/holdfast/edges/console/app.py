@@ -23,6 +23,7 @@ from holdfast.core.errors import HoldfastError, InvalidInputError, NotFoundError
 from holdfast.core.values import check_tenant
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
+from holdfast.edges.console.formats import parse_time
 from holdfast.edges.console.html import HEADERS, render, send_asset
 from holdfast.edges.console.jobs import Jobs
 from holdfast.edges.console.sign_in import (
@@ -129,6 +130,7 @@ class Console:
             "note": None if visitor is None else read_note(request, visitor.token),
             "may_act": lambda name: principal is not None and ACTIONS[name].is_for(principal),
             "actions": ACTIONS,
+            "is_due": lambda at: parse_time(at) <= self._clock(),
             "path": request.url.path,
             "query": dict(request.query_params),
         }
@@ -234,11 +236,14 @@ class Console:
             "title": job.action.title,
             "job": job,
             "back": job.action.back(job.fields),
-            "note": describe_result(job.action, job.fields, job.result) if is_good else None,
         }
-        return await run_in_threadpool(
-            render, job.action.result if is_good and job.action.result else "job.html", values
-        )
+        if not is_good:
+            return await run_in_threadpool(render, "job.html", values)
+        values |= {
+            "note": describe_result(job.action, job.fields, job.result),
+            **job.action.arrange(job.result, request.query_params),
+        }
+        return await run_in_threadpool(render, job.action.result or "job.html", values)
 
     # --- who asks -----------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,8 @@ class Action:
     """Where to go after it: the address of a page."""
     result: str | None
     """The template that shows the result of a job."""
+    arrange: Callable[[Any, Mapping[str, str]], Mapping[str, Any]]
+    """What that template shows, by the result and what the job's address asks for."""
     is_danger: bool
     is_question: bool
     """It only looks: it has nothing to confirm, and runs at once."""
@@ -143,6 +145,7 @@ class Section:
         may_call: Sequence[str] = (),
         undo: Callable[[Fields, Any], Undo | None] = lambda _fields, _result: None,
         result: str | None = None,
+        arrange: Callable[[Any, Mapping[str, str]], Mapping[str, Any]] = lambda _result, _query: {},
         is_danger: bool = False,
         is_question: bool = False,
     ) -> Callable[[_Preview], _Preview]:
@@ -150,7 +153,7 @@ class Section:
 
         def register(preview: _Preview) -> _Preview:
             row = (preview, name or operation, operation, title, button, entries, may_call, describe, undo, back)
-            self.actions.append(Action(*row, result, is_danger, is_question))
+            self.actions.append(Action(*row, result, arrange, is_danger, is_question))
             return preview
 
         return register

@@ -20,7 +20,14 @@ from holdfast.installation import missing_extra
 if TYPE_CHECKING:
     from holdfast.edges.service.run import Where
 
-_PLACES: Final = {"api": "REST", "docs": "its pages", "mcp": "MCP", "metrics": "metrics", "ready": "readiness"}
+_PLACES: Final = {
+    "console": "console",
+    "api": "REST",
+    "docs": "its pages",
+    "mcp": "MCP",
+    "metrics": "metrics",
+    "ready": "readiness",
+}
 
 
 @command(app, "serve", of_store)

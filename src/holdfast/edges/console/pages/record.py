@@ -93,27 +93,43 @@ def _same(fields: Fields, **more: Any) -> Fields:
     return {**{name: fields[name] for name in _WHOSE if name in fields}, **more}
 
 
+def _describe_deletion(_fields: Fields, result: Any) -> str:
+    where = "it is in the recycle bin, out of recall" if result["operation"] == "recycle" else "it is deleted for good"
+    others = len(result.get("deleted_with", ()))
+    return where + (f", and {others:,} more with it" if others else "")
+
+
 @memories.action(
     "delete_memory",
     "Delete a memory",
     "Delete",
     back=_back,
-    describe=lambda _fields, result: (
-        "it is in the recycle bin, out of recall" if result["operation"] == "recycle" else "it is deleted for good"
+    describe=_describe_deletion,
+    undo=lambda fields, result: (
+        Undo("restore_memory", _same(fields))
+        if result["operation"] == "recycle" and not result.get("kept_out")
+        else None
     ),
-    undo=lambda fields, result: Undo("restore_memory", _same(fields)) if result["operation"] == "recycle" else None,
+    entries=(
+        Entry("with_derived", "What was made from it, too", "check", needed=False),
+        Entry("keep_out", "Keep its text out, whoever adds it again", "check", needed=False),
+    ),
     may_call=("explain_memory",),
     is_danger=True,
 )
 def preview_delete(visit: Visit, fields: Fields) -> Effect:
-    """Where it goes, and what holds it."""
+    """Where it goes, what holds it, and what was made from it."""
     said = visit.call("explain_memory", **_same(fields))
-    holds = [hold["reason"] for hold in said["protected_by"]]
-    if holds:
-        return Effect(
-            [f"a hold keeps it: {holds[0]}", "it cannot be deleted until the hold is released"], is_possible=False
-        )
-    return Effect(["it leaves recall at once and goes to the recycle bin", "it can be restored while it is there"])
+    if said["protected_by"]:
+        why = said["protected_by"][0]["reason"]
+        return Effect([f"a hold keeps it: {why}", "it cannot be deleted until the hold is released"], is_possible=False)
+    sentences = ["it leaves recall at once and goes to the recycle bin", "it can be restored while it is there"]
+    if derived := len(said.get("derived", ())):
+        what = "it goes, too" if fields.get("with_derived") else "it stays"
+        sentences.append(f"{derived:,} {'memory was' if derived == 1 else 'memories were'} made from it: {what}")
+    if fields.get("keep_out"):
+        sentences.append("its text is kept out for good: whoever adds it again is told so")
+    return Effect(sentences)
 
 
 @memories.action(

@@ -1,0 +1,90 @@
+"""Before anything is changed its effect is on the screen; after it, how to undo it."""
+
+from __future__ import annotations
+
+from api.world import AGENT, USER
+from console.browser import Site
+
+
+def whose(site: Site, name: str = "memory_id") -> dict[str, str]:
+    return {"user_id": USER, "agent_id": AGENT, "memory_id": site.world.ids[name]}
+
+
+def release(site: Site) -> None:
+    site.world.engine.holds.release(site.world.ids["hold_id"])
+
+
+def state_of(site: Site, memory_id: str) -> str:
+    return str(site.world.engine.life(USER, memory_id)["state"])
+
+
+def test_looking_at_the_effect_changes_nothing(own_site: Site) -> None:
+    release(own_site)
+    before = own_site.world.seen()
+    shown = own_site.browser("write").get("/console/do/delete_memory", **whose(own_site))
+    assert "goes to the recycle bin" in shown.text
+    assert own_site.world.seen() == before
+
+
+def test_a_deletion_says_what_happened_and_is_undone_with_two_clicks(own_site: Site) -> None:
+    release(own_site)
+    browser, one = own_site.browser("write"), whose(own_site)
+    done = browser.do("delete_memory", **one)
+    assert "It is in the recycle bin, out of recall." in done.text
+    assert state_of(own_site, one["memory_id"]) == "recycled"
+    asked = browser.send(done.form("/do/restore_memory"))
+    browser.send(asked.form("/do/restore_memory", confirm=True))
+    assert state_of(own_site, one["memory_id"]) == "active"
+
+
+def test_what_happened_is_said_once(own_site: Site) -> None:
+    release(own_site)
+    browser = own_site.browser("write")
+    browser.do("delete_memory", **whose(own_site))
+    assert "out of recall" not in browser.get("/console/memories", user_id=USER).text
+
+
+def test_nobody_can_make_the_console_say_something(site: Site) -> None:
+    browser = site.browser("write")
+    browser.cookies.set(
+        "holdfast_note", "eyJzYWlkIjogIkNhbGwgNTU1In0=." + "0" * 64, domain="localhost.local", path="/console"
+    )
+    assert "Call 555" not in browser.get("/console").text
+
+
+def test_a_correction_shows_both_texts_before_and_is_reverted_after(own_site: Site) -> None:
+    release(own_site)
+    browser, one = own_site.browser("write"), whose(own_site)
+    form = browser.get("/console/do/correct_memory", **one).form("/do/correct_memory")
+    effect = browser.send(form, content="Ann moved the key.", reason="She said so.")
+    assert "Ann moved the key." in effect.text
+    assert "blue pot" in effect.text
+    done = browser.send(effect.form("/do/correct_memory", confirm=True))
+    assert "Ann moved the key." in done.text
+    browser.send(browser.send(done.form("/do/revert_memory")).form("/do/revert_memory", confirm=True))
+    assert "blue pot" in own_site.world.engine.life(USER, one["memory_id"])["memory"]["content"]  # type: ignore[index]
+
+
+def test_a_held_memory_is_not_offered_to_be_deleted(site: Site) -> None:
+    browser = site.browser("admin")
+    assert "delete_memory" not in browser.get("/console/record", **whose(site)).html
+    shown = browser.get("/console/do/delete_memory", **whose(site))
+    assert "A hold keeps it" in shown.text
+    assert "confirmed" not in shown.html
+
+
+def test_a_memory_that_is_put_on_hold_is_respected(own_site: Site) -> None:
+    release(own_site)
+    browser, one = own_site.browser("govern"), whose(own_site)
+    form = browser.get("/console/do/hold_memory", **one).form("/do/hold_memory")
+    done = browser.send(browser.send(form, reason="Case 4711").form("/do/hold_memory", confirm=True))
+    assert "Case 4711" in done.text
+    proof = {"proof": form.fields["proof"], "confirmed": "yes"}
+    refused = browser.request("POST", "/console/do/delete_memory", data={**one, **proof})
+    assert (refused.status, refused.code) == (423, "held")
+
+
+def test_what_is_missing_or_wrong_is_said_on_a_page(site: Site) -> None:
+    browser = site.browser("write")
+    assert browser.get("/console/do/delete_memory").status == 422
+    assert browser.get("/console/do/delete_memory", user_id=USER, agent_id=AGENT, memory_id="nothing").status == 404
