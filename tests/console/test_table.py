@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,6 +21,14 @@ CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; 
 RIGHTS = [right.value for right in Right]
 pages = pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.path)
 actions = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda action: action.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_changed(site: Site) -> Iterator[None]:
+    """What is refused changes nothing, and neither does looking."""
+    before = site.world.seen()
+    yield
+    assert site.world.seen() == before
 
 
 def named(site: Site, **more: str) -> dict[str, str]:
@@ -77,7 +86,6 @@ def proof(browser: Browser) -> str:
 @actions
 def test_no_action_runs_without_the_proof_of_its_browser(site: Site, action: Action) -> None:
     browser, other = site.known("admin", tenant="*"), site.known("govern", tenant="*")
-    before = site.world.seen()
     for wrong in (None, "", "0" * 64, proof(other)):
         data = {**named(site), "confirmed": "yes", **({} if wrong is None else {"proof": wrong})}
         refused = browser.request("POST", f"/console/do/{action.name}", data=data)
@@ -85,7 +93,6 @@ def test_no_action_runs_without_the_proof_of_its_browser(site: Site, action: Act
     foreign = {"Sec-Fetch-Site": "cross-site"}
     data = {**named(site), "confirmed": "yes", "proof": proof(browser)}
     assert browser.request("POST", f"/console/do/{action.name}", data=data, headers=foreign).status == 403
-    assert site.world.seen() == before
 
 
 @pages
@@ -108,11 +115,9 @@ def test_a_key_that_is_bound_to_a_user_sees_nothing_of_others(site: Site, page: 
 @actions
 def test_a_key_that_is_bound_to_a_user_does_nothing_to_others(site: Site, action: Action) -> None:
     browser = site.known("admin", users=["bob"])
-    before = site.world.seen()
     data = {**named(site, content="x", reason="x", to="1"), "confirmed": "yes", "proof": proof(browser)}
     refused = browser.request("POST", f"/console/do/{action.name}", data=data)
     assert PRIVATE not in refused.html
-    assert site.world.seen() == before
 
 
 @pages

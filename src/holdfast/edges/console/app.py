@@ -23,7 +23,6 @@ from holdfast.core.errors import HoldfastError, InvalidInputError, NotFoundError
 from holdfast.core.values import check_tenant
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
-from holdfast.edges.console.formats import parse_time
 from holdfast.edges.console.html import HEADERS, render, send_asset
 from holdfast.edges.console.jobs import Jobs
 from holdfast.edges.console.sign_in import (
@@ -130,7 +129,7 @@ class Console:
             "note": None if visitor is None else read_note(request, visitor.token),
             "may_act": lambda name: principal is not None and ACTIONS[name].is_for(principal),
             "actions": ACTIONS,
-            "is_due": lambda at: parse_time(at) <= self._clock(),
+            "now": self._clock(),
             "path": request.url.path,
             "query": dict(request.query_params),
         }
