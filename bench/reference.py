@@ -160,8 +160,9 @@ With `--json`, an error is on standard error as `{"error": {"code": …, "messag
 [another page](errors.md), wrong usage has the code `usage`."""
 _SETTINGS: Final = """\
 Each is read from an argument (where there is one), else from the environment, else from `holdfast.toml` in the home.
-The file of whatever folder a program happens to run in is not read. `holdfast doctor` shows what is in force, and where
-it came from."""
+The file of whatever folder a program happens to run in is not read. In place of a variable, the same name with `_FILE`
+names a file that has the value, as secrets are mounted in containers: `HOLDFAST_URL_FILE=/run/secrets/holdfast-url`.
+`holdfast doctor` shows what is in force, and where it came from."""
 _ERRORS: Final = """\
 Whatever Holdfast raises on purpose is a `HoldfastError`. The `code` is the same at every edge and does not change; a
 retryable call may succeed later as it is. Nothing was changed by a call that raised."""

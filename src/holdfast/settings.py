@@ -195,12 +195,31 @@ def find_settings(
     given = {}
     for setting in SETTINGS:
         name = setting.name
-        variable = f"HOLDFAST_{name.upper()}"
-        sources = ((arguments.get(name), "argument"), (environ.get(variable), variable), (file.get(name), str(path)))
-        found = next((Given(str(value), source) for value, source in sources if value not in (None, "")), None)
+        sources = (
+            Given(str(arguments.get(name) or ""), "argument"),
+            _read_variable(environ, f"HOLDFAST_{name.upper()}"),
+            Given(str(file.get(name, "")), str(path)),
+        )
+        found = next((one for one in sources if one.value != ""), None)
         if found is not None:
             given[name] = found
     return given
+
+
+def _read_variable(environ: Mapping[str, str], variable: str) -> Given:
+    """What a variable of the environment says, or the file that ``<variable>_FILE`` names: so secrets are mounted."""
+    value, file = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
+    if not file:
+        return Given(value, variable)
+    if value:
+        raise InvalidSettingsError(f"{variable} and {variable}_FILE are both set; leave one of them out")
+    try:
+        text = _path(file, f"{variable}_FILE").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidSettingsError(f"cannot read the file {quote(file)} of {variable}_FILE: {problem}") from problem
+    if not text:
+        raise InvalidSettingsError(f"the file {quote(file)} of {variable}_FILE is empty; write the setting into it")
+    return Given(text, f"{variable}_FILE ({file})")
 
 
 def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:

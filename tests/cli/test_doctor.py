@@ -17,12 +17,14 @@ from cli.examining import examine, leave_settings
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.service import DAILY, WEEKLY
+from holdfast.core.errors import InvalidSettingsError
 from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app
 from holdfast.health import sqlite as sqlite_health
 from holdfast.health.checks import Check, Status
 from holdfast.health.doctor import check_health
 from holdfast.privacy.ledger import Ledger
+from holdfast.settings import read_settings
 from holdfast.storage.objects import open_objects
 from holdfast.storage.relational.database import migrations
 from holdfast.storage.sqlite.database import APPLICATION_ID
@@ -83,6 +85,32 @@ def test_it_says_where_each_setting_came_from_and_hides_passwords(
     assert f"index_mib = 64 ({home / 'holdfast.toml'})" in said
     assert "embedder = static (default)" in said
     assert "secret" not in said
+
+
+def test_a_setting_can_be_read_from_a_file_that_the_environment_names(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "busy"
+    secret.write_text("7\n")
+    monkeypatch.setenv("HOLDFAST_BUSY_SECONDS_FILE", str(secret))
+    _, checks = examine("--home", str(home))
+    assert f"busy_seconds = 7 (HOLDFAST_BUSY_SECONDS_FILE ({secret}))" in checks["settings"]["detail"]
+    assert "unknown" not in checks["settings"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "also", "said"),
+    [(None, None, "cannot read the file"), ("\n", None, "is empty"), ("7", "8", "are both set; leave one of them out")],
+)
+def test_a_file_of_a_setting_that_says_nothing_sure_is_refused(
+    content: str | None, also: str | None, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "busy"
+    if content is not None:
+        file.write_text(content)
+    environ = {"HOLDFAST_BUSY_SECONDS_FILE": str(file), "HOLDFAST_BUSY_SECONDS": also or ""}
+    with pytest.raises(InvalidSettingsError, match=said):
+        read_settings(environ, home=tmp_path)
 
 
 def test_a_file_that_is_no_store_is_a_failed_check_and_the_rest_is_still_looked_at(home: Path) -> None:

@@ -102,7 +102,8 @@ def check_settings(given: Mapping[str, Given], environ: Mapping[str, str]) -> Ch
         value, source = given.get(name, (default, "default"))
         lines.append(f"{name} = {mask_setting(name, value)} ({source})")
     known = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS} | set(KEY_NAMES)
-    unknown = sorted(name for name in environ if name.startswith("HOLDFAST_") and name not in known)
+    of_holdfast = (name for name in environ if name.startswith("HOLDFAST_"))
+    unknown = sorted(name for name in of_holdfast if name.removesuffix("_FILE") not in known)
     if unknown:
         lines.append(f"unknown: {', '.join(unknown)}")
         return warn("\n".join(lines), "correct or unset what is unknown: it has no effect")
