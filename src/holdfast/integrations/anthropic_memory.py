@@ -28,6 +28,7 @@ _ROOT: Final = "/memories"
 _BASE: Final = "/holdfast"
 _MAX_LINES: Final = 999_999
 _MAX_FILES: Final = 100_000
+_MISSING: Final = "The path {} does not exist. Please provide a valid path."
 
 
 class HoldfastMemoryTool(BetaAbstractMemoryTool):
@@ -57,95 +58,76 @@ class HoldfastMemoryTool(BetaAbstractMemoryTool):
 
     def view(self, command: beta.BetaMemoryTool20250818ViewCommand) -> str:
         """A file with line numbers, or what is in a folder, two levels deep."""
-        path = _resolve(command.path)
-        files = self._files(path)
-        if path == _ROOT or (files and path not in files):
+        path, files = self._find(command.path)
+        if path not in files:
             return _list_folder(command.path, path, files)
-        lines = self._read(command.path, path, files)[0].split("\n")
-        if len(lines) > _MAX_LINES:
+        _, text, _ = self._read(command.path)
+        if text.count("\n") >= _MAX_LINES:
             raise ToolError(f"File {command.path} exceeds maximum line limit of {_MAX_LINES:,} lines.")
-        first, last = 1, len(lines)
-        if command.view_range and len(command.view_range) == 2:
-            first = max(1, command.view_range[0])
-            last = last if command.view_range[1] == -1 else command.view_range[1]
-        numbered = _number(lines[first - 1 : last], first)
+        first, last = command.view_range if len(command.view_range or ()) == 2 else (1, -1)  # type: ignore[misc]
+        numbered = _number(text, max(1, first), None if last == -1 else last)
         return f"Here's the content of {command.path} with line numbers:\n{numbered}"
 
     def create(self, command: beta.BetaMemoryTool20250818CreateCommand) -> str:
         """Make a file that is not there."""
-        path = _resolve(command.path)
-        taken = ToolError(f"File {command.path} already exists")
-        if path == _ROOT or self._files(path):
-            raise taken
-        self._refuse_files_above(path)
+        taken = f"File {command.path} already exists"
         try:
-            self._put(path, command.file_text, version=0)
+            self._put(self._find_room(command.path, taken), command.file_text, version=0)
         except StaleError:
-            raise taken from None
+            raise ToolError(taken) from None
         return f"File created successfully at: {command.path}"
 
     def str_replace(self, command: beta.BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Put a text in the place of one that occurs once in a file."""
-        path, given, old = _resolve(command.path), command.path, command.old_str
-        text, version = self._read(given, path, self._files(path))
+        old = command.old_str
+        path, text, version = self._read(command.path)
         found = [text.count("\n", 0, match.start()) for match in re.finditer(f"(?={re.escape(old)})", text)]
         if not found:
-            raise ToolError(f"No replacement was performed, old_str `{old}` did not appear verbatim in {given}.")
+            raise ToolError(f"No replacement was performed, old_str `{old}` did not appear verbatim in {command.path}.")
         if text.count(old) > 1:
             places = f"Multiple occurrences of old_str `{old}` in lines: {', '.join(str(line + 1) for line in found)}"
             raise ToolError(f"No replacement was performed. {places}. Please ensure it is unique")
         changed = text.replace(old, command.new_str)
         self._put(path, changed, version=version)
-        first = max(0, found[0] - 2)
-        snippet = _number(changed.split("\n")[first : found[0] + 3], first + 1)
-        what = "Here is the snippet showing the change (with line numbers)"
-        return f"The memory file has been edited. {what}:\n{snippet}"
+        what = "The memory file has been edited. Here is the snippet showing the change (with line numbers)"
+        return f"{what}:\n{_number(changed, max(1, found[0] - 1), found[0] + 3)}"
 
     def insert(self, command: beta.BetaMemoryTool20250818InsertCommand) -> str:
         """Put lines into a file, after the line of a number."""
-        path, line = _resolve(command.path), command.insert_line
-        text, version = self._read(command.path, path, self._files(path))
+        path, text, version = self._read(command.path)
         lines = text.removesuffix("\n").split("\n") if text else []
-        if not 0 <= line <= len(lines):
+        if not 0 <= command.insert_line <= len(lines):
             within = f"It should be within the range [0, {len(lines)}]."
-            raise ToolError(f"Invalid `insert_line` parameter: {line}. {within}")
-        lines.insert(line, command.insert_text.rstrip("\n"))
-        changed = "\n".join(lines)
-        self._put(path, changed if changed.endswith("\n") else f"{changed}\n", version=version)
+            raise ToolError(f"Invalid `insert_line` parameter: {command.insert_line}. {within}")
+        lines.insert(command.insert_line, command.insert_text.rstrip("\n"))
+        self._put(path, "\n".join(lines).removesuffix("\n") + "\n", version=version)
         return f"The file {command.path} has been edited."
 
     def delete(self, command: beta.BetaMemoryTool20250818DeleteCommand) -> str:
         """Send a file, or a folder with all that is in it, to the recycle bin: all of it or nothing."""
-        path = _resolve(command.path)
+        path, files = self._find(command.path, "The path {} does not exist")
         if path == _ROOT:
             raise ToolError(f"Cannot delete the {_ROOT} directory itself")
-        if not (files := self._files(path)):
-            raise ToolError(f"The path {command.path} does not exist")
-        self._memory.structured.put_many([self._draft(one) for one in files])
+        self._memory.structured.put_many(list(map(self._draft, files)))
         return f"Successfully deleted {command.path}"
 
     def rename(self, command: beta.BetaMemoryTool20250818RenameCommand) -> str:
         """Give a file or a folder another path."""
-        old, new = _resolve(command.old_path), _resolve(command.new_path)
-        if old == _ROOT:
+        if _resolve(command.old_path) == _ROOT:
             raise ToolError(f"Cannot rename the {_ROOT} directory itself")
-        if new == _ROOT or self._files(new):
-            raise ToolError(f"The destination {command.new_path} already exists")
-        if not (files := self._files(old)):
-            raise ToolError(f"The path {command.old_path} does not exist")
-        self._refuse_files_above(new)
+        new = self._find_room(command.new_path, f"The destination {command.new_path} already exists")
+        old, files = self._find(command.old_path, "The path {} does not exist")
         if new.startswith(f"{old}/"):
             raise ToolError(f"Cannot move {command.old_path} into itself")
         puts: list[DocumentPut] = []
-        for path in files:
-            text, version = self._read(command.old_path, path, files)
+        for path, text, version in map(self._read, files):
             puts += [self._draft(new + path[len(old) :], text, version=0), self._draft(path, version=version)]
         self._memory.structured.put_many(puts)
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
     def clear_all_memory(self) -> str:
         """Send all files to the recycle bin."""
-        self._memory.structured.put_many([self._draft(path) for path in self._files(_ROOT)])
+        self._memory.structured.put_many(list(map(self._draft, self._files(_ROOT))))
         return "All memory cleared"
 
     def _files(self, path: str) -> dict[str, int]:
@@ -155,14 +137,31 @@ class HoldfastMemoryTool(BetaAbstractMemoryTool):
         sizes = {one["metadata"]["key"]: one["metadata"]["bytes"] for one in found}
         return {name: sizes[name] for name in sorted(sizes) if f"{name}/".startswith(f"{path}/")}
 
-    def _read(self, given: str, path: str, files: dict[str, int]) -> tuple[str, int]:
-        """The text of a file, and its version."""
+    def _find(self, given: str, missing: str = _MISSING) -> tuple[str, dict[str, int]]:
+        """A path that is there, and its files."""
+        path = _resolve(given)
+        files = self._files(path)
+        if not files and path != _ROOT:
+            raise ToolError(missing.format(given))
+        return path, files
+
+    def _find_room(self, given: str, taken: str) -> str:
+        """A path that is not there, and that no file is above of."""
+        path = above = _resolve(given)
+        if path == _ROOT or self._files(path):
+            raise ToolError(taken)
+        while (above := posixpath.dirname(above)) != _ROOT:
+            if self._memory.structured.read(self._collection, above) is not None:
+                raise ToolError(f"The path {above} is a file; nothing can be in it")
+        return path
+
+    def _read(self, given: str) -> tuple[str, str, int]:
+        """The path of a file, its text and its version."""
+        path, files = self._find(given)
         file = self._memory.structured.read(self._collection, path) if path in files else None
-        if file is not None:
-            return str((file["document"] or {})["text"]), file["version"]
-        if files or path == _ROOT:
+        if file is None:
             raise ToolError(f"The path {given} is not a file.")
-        raise ToolError(f"The path {given} does not exist. Please provide a valid path.")
+        return path, str((file["document"] or {})["text"]), file["version"]
 
     def _put(self, path: str, text: Any, *, version: int) -> None:
         if not isinstance(text, str):  # commands are not checked before they come here
@@ -176,11 +175,6 @@ class HoldfastMemoryTool(BetaAbstractMemoryTool):
             size = len(text.encode("utf-8", "replace"))
             new |= {"document": {"path": path, "text": text}, "metadata": {"bytes": size}}
         return new
-
-    def _refuse_files_above(self, path: str) -> None:
-        while (path := posixpath.dirname(path)) != _ROOT:
-            if self._memory.structured.read(self._collection, path) is not None:
-                raise ToolError(f"The path {path} is a file; nothing can be in it")
 
 
 class HoldfastAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
@@ -226,8 +220,9 @@ def _list_folder(given: str, path: str, files: dict[str, int]) -> str:
     return f"Here're the files and directories up to 2 levels deep in {given}, excluding hidden items:\n{listing}"
 
 
-def _number(lines: list[str], first: int) -> str:
-    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+def _number(text: str, first: int, last: int | None) -> str:
+    """Lines of a text with their numbers."""
+    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(text.split("\n")[first - 1 : last], first))
 
 
 def _show_size(count: int) -> str:
