@@ -7,11 +7,13 @@ import io
 import json
 import zipfile
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 
+import notes_part
 from api.client import Client
 from api.contract import check_contract
 from clocks import FakeClock
@@ -49,9 +51,13 @@ class Traveller:
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
-def test_every_route_does_what_it_says(app: Starlette, client: Client, clock: FakeClock) -> None:
+def test_every_route_does_what_it_says(
+    app: Starlette, client: Client, clock: FakeClock, holdfast: Holdfast, tmp_path: Path
+) -> None:
+    holdfast.parts.add(notes_part.KIND, f"sqlite:///{tmp_path}/notes.db")
     traveller = Traveller(client, describe(keys_required=False), clock)
     for journey in (
+        release_a_part,
         remember_and_recall,
         correct_and_revert,
         delete_and_restore,
@@ -73,6 +79,13 @@ def test_every_route_does_what_it_says(app: Starlette, client: Client, clock: Fa
     ):
         journey(traveller)
     assert {route.name for route in route_table()} - traveller.used == set(), "these routes are not tried"
+
+
+def release_a_part(api: Traveller) -> None:
+    assert [one["part_type"] for one in api.ask("GET", "/parts")["items"]] == ["notes"]
+    assert api.ask("DELETE", "/parts/notes")["name"] == "notes"
+    assert api.ask("GET", "/parts")["items"] == []
+    api.ask("DELETE", "/parts/notes", status=404)
 
 
 def remember_and_recall(api: Traveller) -> None:

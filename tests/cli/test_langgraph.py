@@ -64,6 +64,17 @@ def test_thinning_is_asked_for_and_leaves_what_is_held(shell: Shell, place: Plac
     assert (code, error["code"]) == (2, "invalid_input")
 
 
+def test_a_database_that_is_released_is_nobody_s_concern_any_more(shell: Shell, place: Place) -> None:
+    shell.ok("langgraph", "govern", place.url)
+    shell.ok("sweep")
+    code, error = shell.error("langgraph", "release", "langgraph")
+    assert (code, error["code"]) == (4, "confirmation_needed")
+    assert "1 sessions are in the recycle bin" in error["message"]
+    assert "is not governed any more" in shell.ok("langgraph", "release", "langgraph", "--confirm")
+    assert "No LangGraph database is governed" in shell.ok("langgraph", "status")
+    assert shell.error("langgraph", "release", "langgraph")[1]["code"] == "not_found"
+
+
 def test_a_database_that_is_none_of_langgraph_is_refused(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "empty.db").write_bytes(b"")
     for url, code, words in (

@@ -499,7 +499,7 @@ def test_a_part_is_given_up_only_with_an_empty_bin_or_on_purpose(world: World) -
     world.holdfast.sessions.remove("guide", "trip")
     with pytest.raises(ConfirmationNeededError, match="1 sessions are in the recycle bin"):
         world.holdfast.parts.remove("notes")
-    world.holdfast.parts.remove("notes", confirm=True)
+    assert world.holdfast.parts.remove("notes", confirm=True)["name"] == "notes"
     assert world.holdfast.parts.list() == []
     assert world.notes.binned(2**62) != []
     assert world.holdfast.recycle.restore(session_id="trip") == 1

@@ -175,7 +175,7 @@ class SessionParts:
         """The parts that the tenant's sessions have, by their names."""
         return [_describe(registration) for registration in self._registered()]
 
-    def remove(self, name: str, *, confirm: bool = False) -> None:
+    def remove(self, name: str, *, confirm: bool = False) -> PartResult:
         """Let a part live without the sessions again: nothing of it is removed, and nothing is looked after any more.
 
         ``ConfirmationNeededError`` while something is in its recycle bin, or if it cannot be looked at.
@@ -196,6 +196,7 @@ class SessionParts:
                 )
         self.tenant.parts.remove(self.tenant.name, name)
         self._note(Action.DELETED, name)
+        return _describe(registration)
 
     def _note(self, action: Action, name: str) -> None:
         detail = {"kind": "part"}

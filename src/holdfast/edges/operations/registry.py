@@ -1,4 +1,6 @@
-"""Operations on agents and tools: they are registered, removed with all that is their own, and restored with it."""
+"""Operations on agents and tools: they are registered, removed with all that is their own, and restored with it; and on
+databases that live with the sessions.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,15 @@ from operator import itemgetter
 from pydantic import Field
 
 from holdfast.edges.operations.models import Id, Input, Paged, example
-from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WRITE, Group
+from holdfast.edges.operations.operation import ADMIN, GOVERN, READ, TENANT, WRITE, Group
 from holdfast.edges.operations.outputs import PageOf
 from holdfast.engine import Holdfast
-from holdfast.results.lifecycle import RegistryMoveResult, RegistryResult
+from holdfast.results.lifecycle import PartResult, RegistryMoveResult, RegistryResult
 from holdfast.results.memory import Metadata
 
 agents = Group("agents", "The agents that are known, with all that is their own.")
 tools = Group("tools", "The tools that are known.")
+parts = Group("parts", "Databases whose contents live with the sessions, such as LangGraph's threads.")
 
 
 class ListRegistered(Paged):
@@ -33,6 +36,13 @@ class OneTool(Input):
     """One tool."""
 
     tool_id: Id = Field(description="The tool's id.", examples=["route_finder"])
+
+
+class RemovePart(Input):
+    """One database that sessions have a part in."""
+
+    name: Id = Field(description="What certificates and exports call it.", examples=["langgraph"])
+    confirm: bool = Field(False, description="What is in its recycle bin may stay there.")
 
 
 class Description(Input):
@@ -113,3 +123,18 @@ def remove_tool(holdfast: Holdfast, asked: OneTool) -> RegistryMoveResult:
 def restore_tool(holdfast: Holdfast, asked: OneTool) -> RegistryMoveResult:
     """Bring a tool back from the recycle bin."""
     return holdfast.tools.restore(asked.tool_id)
+
+
+@parts.add("GET /parts", ADMIN, TENANT)
+def list_parts(holdfast: Holdfast, asked: Paged) -> PageOf[PartResult]:
+    """List the databases whose contents live with the sessions. They are added with `holdfast langgraph govern`."""
+    return asked.cut_page(holdfast.parts.list(), itemgetter("name"))
+
+
+@parts.add("DELETE /parts/{name}", ADMIN, TENANT, errors=(404, 428))
+def remove_part(holdfast: Holdfast, asked: RemovePart) -> PartResult:
+    """Let a database live without the sessions again: nothing of it is removed, and nothing is looked after any more.
+
+    Refused without `confirm` while something of it is in its recycle bin, or if it cannot be looked at.
+    """
+    return holdfast.parts.remove(asked.name, confirm=asked.confirm)

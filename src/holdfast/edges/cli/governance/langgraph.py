@@ -149,3 +149,22 @@ def thin(call: Call, *, keep_last: int, name: str | None = None) -> Any:
             with call.progress("thinning", threads.status()["threads"]) as advance:
                 done.append(threads.thin(keep_last=keep_last, progress=advance))
     return done
+
+
+@command(langgraph, "release", render=lambda found: [f"{found['name']} ({found['url']}) is not governed any more."])
+def release(call: Call, *, name: str, confirm: bool = False) -> Any:
+    """Let a database live without Holdfast's rules again: nothing of it is removed, and no erasure reaches it any more.
+
+    While threads are in its recycle bin it needs --confirm, for nobody looks after them then.
+
+    Options:
+        NAME  What the database is called: see holdfast langgraph status.
+        --confirm  Threads in the recycle bin may stay there; or the database cannot be reached.
+
+    Examples:
+        python -c 'from langgraph.checkpoint.sqlite import SqliteSaver
+        with SqliteSaver.from_conn_string("threads.db") as saver: saver.setup()'
+        holdfast langgraph govern threads.db
+        holdfast langgraph release langgraph
+    """
+    return call.engine.parts.remove(name, confirm=confirm)
