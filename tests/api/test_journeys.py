@@ -59,6 +59,7 @@ def test_every_route_does_what_it_says(
     for journey in (
         release_a_part,
         remember_and_recall,
+        look_through,
         correct_and_revert,
         delete_and_restore,
         keep_out_and_lift,
@@ -118,6 +119,13 @@ def remember_and_recall(api: Traveller) -> None:
     for kind, content in (("structured", {"no": 7}), ("persona", "Speaks plainly."), ("entity", "Ann")):
         one = api.add(content, memory_type=kind)
         assert api.ask("GET", f"/memories/{one}", **WHO)["memory_type"] == kind
+
+
+def look_through(api: Traveller) -> None:
+    first, *others = api.ask("GET", "/users/alice/memories", limit=2)["items"]
+    assert len(others) == 1
+    assert api.ask("GET", f"/users/alice/memories/{first['memory_id']}")["memory_id"] == first["memory_id"]
+    assert api.ask("GET", "/users/alice/facets")["kinds"]["long_term"] >= 2
 
 
 def correct_and_revert(api: Traveller) -> None:
