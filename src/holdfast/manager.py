@@ -47,7 +47,7 @@ from holdfast.memory.additions import (
 from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
 from holdfast.memory.context import Context, Wanted, read_context
 from holdfast.memory.corrections import Corrections, check_versioned
-from holdfast.memory.entity import Entity, refresh_entity_text
+from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
@@ -386,7 +386,8 @@ class Memory(UserData):
             found = self._records.select(kind.name, options)
         else:
             found = self._lineage.of_source(kind.name, check_source(source), options)
-        return [memory_result(record, now) for record in found]
+        told = tell_changed(self._services, self._scope.subject, {record.id: record for record in found})
+        return [memory_result(record, now) for record in told.values()]
 
     def get(self, memory_id: str, *, as_of: When = None) -> GetResult:
         """One memory; ``NotFoundError`` says why there is none. With ``as_of``, as it was at that moment."""
@@ -396,8 +397,10 @@ class Memory(UserData):
         if item is not None:
             return cast("GetResult", item_result(self._scope, *item))
         record = self._records.check_live(memory_id, record)
-        if as_of is not None:
-            record = self._corrections.at(record, moment(as_of, what="as_of"))
+        when = None if as_of is None else moment(as_of, what="as_of")
+        if when is not None:
+            record = self._corrections.at(record, when)
+        record = tell_changed(self._services, self._scope.subject, {record.id: record}, when)[record.id]
         now = self._services.now()
         result = cast("GetResult", memory_result(record, now))
         if record.body is not None and not record.is_archived(now):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -161,3 +162,35 @@ def test_what_makes_no_sense_is_refused(memory: MemoryManager) -> None:
         memory.entity.set("Alice", {"when": datetime(2025, 1, 1, tzinfo=UTC)})
     with pytest.raises(NotFoundError, match="add it first"):
         memory.entity.get("Nobody")
+
+
+def test_a_relation_is_not_told_after_its_end_nor_before_its_beginning(memory: MemoryManager, clock: FakeClock) -> None:
+    begun = clock.now
+    memory.entity.relate("Ann", "works_for", "Acme", until=begun + timedelta(days=10))
+    memory.entity.relate("Ann", "works_for", "Globex", since=begun + timedelta(days=20))
+    memory.entity.set("Ann", {"city": "Lyon"})
+    memory.entity.end("Ann", "city", at=begun + timedelta(days=30))
+    ann = memory.entity.get("Ann")["entity_id"]
+
+    def told(**when: Any) -> tuple[set[str], Any]:
+        (found,) = [one for one in memory.retrieve("Ann works for", "entity", **when) if one["memory_id"] == ann]
+        if not when:
+            (listed,) = [one for one in memory.list_memories("entity") if one["memory_id"] == ann]
+            assert listed["content"] == found["content"]
+        assert memory.get(ann, **when)["content"] == found["content"]
+        return {word for word in ("Acme", "Globex", "Lyon") if word in found["content"]}, found["metadata"][
+            "attributes"
+        ]
+
+    assert told() == ({"Acme", "Lyon"}, {"city": "Lyon"})
+    clock.advance(days=15)
+    assert told() == ({"Lyon"}, {"city": "Lyon"})
+    clock.advance(days=10)
+    assert told() == ({"Globex", "Lyon"}, {"city": "Lyon"})
+    clock.advance(days=10)
+    assert told() == ({"Globex"}, {})
+    assert told(as_of=begun + timedelta(days=1)) == ({"Acme", "Lyon"}, {"city": "Lyon"})
+    assert told(as_of=begun + timedelta(days=15)) == ({"Lyon"}, {"city": "Lyon"})
+    context = memory.context("Ann works for", kinds="entity").text
+    assert "Globex" in context
+    assert "Acme" not in context

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from holdfast.core.errors import (
@@ -39,6 +40,8 @@ _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY
 #: So many facts of an entity are written into the text that recall searches.
 _MOST_FACTS: Final = 64
+#: In the metadata of an entity: when a fact that is known of it begins or ends next.
+_CHANGES_AT: Final = "facts_change_at"
 _MAX_VALUE_BYTES: Final = 64 * 1024
 _MAX_ATTRIBUTES: Final = 500
 _MAX_TEXT: Final = 128 * 1024
@@ -262,11 +265,11 @@ class Entity:
             for _ in range(TRIES):
                 record = self._records.read(entity_id, only=_ENTITY)
                 now = self._services.now()
-                facts = [f for f in self._facts([entity_id]) if f.source == entity_id and holds_at(f, now)]
-                names = self._names(facts)
-                own = {f.name: f.value for f in facts if f.target is None}
-                metadata = {**record.metadata, "attributes": own}
-                content = _text(record, facts, names)
+                known = [f for f in self._facts([entity_id]) if f.source == entity_id]
+                facts = [fact for fact in known if holds_at(fact, now)]
+                content, metadata = _tell(record, facts, self._names(facts))
+                if later := [when for f in known for when in (f.since, f.until) if when is not None and when > now]:
+                    metadata[_CHANGES_AT] = iso(min(later))
                 if (content, metadata) == (record.content, record.metadata):
                     break
                 with suppress(ConflictError):
@@ -276,14 +279,46 @@ class Entity:
 
 def describe_now(services: Services, subject: Subject, records: Sequence[Record], now: int) -> dict[str, str]:
     """Entities as texts that have what holds at a moment, and since when; by their ids."""
-    if not records:
-        return {}
-    facts = [fact for fact in services.facts.facts(subject, [record.id for record in records]) if holds_at(fact, now)]
-    ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
-    there = services.records.fetch(subject, ids, now=now)
-    names = {record.id: str(record.metadata.get("name")) for record in there.values()}
-    own = {record.id: [fact for fact in facts if fact.source == record.id] for record in records}
+    own, names = _read_facts(services, subject, records, now)
     return {record.id: _text(record, own[record.id], names, with_dates=True) for record in records}
+
+
+def tell_changed(
+    services: Services, subject: Subject, records: Mapping[str, Record], when: int | None = None
+) -> dict[str, Record]:
+    """Records as they are at a moment, or now. The text of an entity is written when something is said of it; where a
+    fact has begun or ended by its date since then, it says what holds.
+    """
+    now = services.now() if when is None else when
+    dated = [one for one in records.values() if one.kind is _ENTITY and _CHANGES_AT in one.metadata]
+    stale = [one for one in dated if str(one.metadata[_CHANGES_AT]) <= iso(now)] if dated else []
+    own, names = _read_facts(services, subject, stale, now)
+    told = {}
+    for one in stale:
+        content, metadata = _tell(one, own[one.id], names)
+        told[one.id] = replace(one, content=content, metadata=metadata)
+    return {name: told.get(one.id, one) for name, one in records.items()}
+
+
+def _read_facts(
+    services: Services, subject: Subject, records: Sequence[Record], when: int
+) -> tuple[dict[str, list[Fact]], dict[str, str]]:
+    """What holds at a moment of each of some entities, by their ids, and the names of all that are related."""
+    if not records:
+        return {}, {}
+    known = services.facts.facts(subject, [record.id for record in records])
+    facts = [fact for fact in known if holds_at(fact, when) and fact.recorded_at <= when]
+    ids = sorted({end for fact in facts for end in (fact.source, fact.target) if end is not None})
+    there = services.records.fetch(subject, ids, now=services.now())
+    names = {record.id: str(record.metadata.get("name")) for record in there.values()}
+    return {record.id: [fact for fact in facts if fact.source == record.id] for record in records}, names
+
+
+def _tell(record: Record, facts: Sequence[Fact], names: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The text and the metadata of an entity of which these facts hold."""
+    own = {fact.name: fact.value for fact in facts if fact.target is None}
+    kept = {name: value for name, value in record.metadata.items() if name != _CHANGES_AT}
+    return _text(record, facts, names), {**kept, "attributes": own}
 
 
 def refresh_entity_text(services: Services, subject: Subject, record_ids: Sequence[str]) -> None:

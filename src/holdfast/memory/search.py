@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Scope
+from holdfast.memory.entity import tell_changed
 from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.ports.feed import split_version_id
 from holdfast.recall.index import Hit, Query, SearchOptions
@@ -62,7 +63,7 @@ class Search:
         """What was found, as it is now, or was at the moment that is asked about, by the names that indexes have."""
         services, subject = self._records.services, self._records.scope.subject
         if options.as_of is None:
-            return services.records.fetch(subject, names, now=options.now)
+            return tell_changed(services, subject, services.records.fetch(subject, names, now=options.now))
         ids = {name: split_version_id(name)[0] for name in names}
         records = services.records.fetch(subject, list(dict.fromkeys(ids.values())), now=options.now)
         changed = [one.id for one in records.values() if one.updated_at > options.as_of]
@@ -70,7 +71,8 @@ class Search:
         then = {one.id: one for one in services.keep_out.leave_out(subject, ended)}
         found = {one.id: then[one.id].of(one) if one.id in then else one for one in records.values()}
         found = {one: record for one, record in found.items() if record.updated_at <= options.as_of}
-        return {name: found[one] for name, one in ids.items() if one in found}
+        told = tell_changed(services, subject, found, options.as_of)
+        return {name: told[one] for name, one in ids.items() if one in told}
 
     def _rank(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
         """The best matches of one kind; ``items`` takes up what was looked at of a kind that is not durable."""
