@@ -386,6 +386,7 @@ class _BackupHost:
     def __init__(self, store: Store, tenant: TenantServices) -> None:
         self._store, self._tenant, self._services = store, tenant, store.services
         self.now, self.new_id, self.is_revoked = store.services.now, store.services.new_id, store.is_revoked
+        self.kept_out = store.services.keep_out.notes
         self.open_backups, self.open_cold = partial(open_backups, store.settings), partial(open_cold, store.settings)
 
     def check_clock(self, now: int, *, confirm: bool) -> Belief:

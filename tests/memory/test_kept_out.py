@@ -12,6 +12,7 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, InvalidInputError, KeptOutError, NotFoundError, StorageError
+from holdfast.store import _BackupHost
 from homes import Homes
 
 TEA = "Ann likes green tea."
@@ -204,15 +205,43 @@ def test_a_backup_brings_it_back_hidden(
     assert memory.restore(memory_id)["content"] == TEA
 
 
-def test_a_store_that_is_restored_whole_keeps_it_out(
-    home: Path, homes: Homes, clock: FakeClock, holdfast: Holdfast, backed_up: tuple[str, str]
+@pytest.mark.parametrize("in_use", [False, True], ids=["whole", "in use"])
+def test_a_restore_that_is_cut_short_shows_nothing_that_is_kept_out(
+    fresh: Path, clock: FakeClock, backed_up: tuple[str, str], monkeypatch: pytest.MonkeyPatch, *, in_use: bool
 ) -> None:
     backup, memory_id = backed_up
+    with Holdfast.open(home=fresh, clock=clock) as again, monkeypatch.context() as patch:
+        if in_use:
+            again.manager("someone_else", "agent").add("Bob likes milk")
+        patch.setattr(_BackupHost, "settle", lambda *_: (_ for _ in ()).throw(OSError("the power is gone")))
+        with pytest.raises(OSError, match="power"):
+            again.backups.restore(backup, user_id="user_123" if in_use else None)
+    with Holdfast.open(home=fresh, clock=clock) as again:
+        back = again.manager("user_123", "travel_agent")
+        assert [one["content"] for one in back.retrieve("green tea", include_archived=True)] == ["Ann likes coffee"]
+        assert [one["content"] for one in back.list_memories()] == ["Ann likes coffee"]
+        assert back.count_memories() == 1
+        assert back.add(AGAIN)["operation"] == "kept_out"
+        with pytest.raises(KeptOutError):
+            back.restore(memory_id)
+        assert not again.backups.restore(backup, user_id="user_123").memories, "it is run again"
+        assert back.count_memories() == 1
+        assert again.audit.verify()
+
+
+@pytest.fixture
+def fresh(home: Path, homes: Homes, holdfast: Holdfast, backed_up: tuple[str, str]) -> Path:
+    """An empty store, with the keys and the backups of the one that is lost."""
     holdfast.close()
     fresh = homes.new("fresh")
     for folder in ("keys", "backups", "ledger", "state", "audit"):
         if (home / folder).exists():
             shutil.copytree(home / folder, fresh / folder, dirs_exist_ok=True)
+    return fresh
+
+
+def test_a_store_that_is_restored_whole_keeps_it_out(fresh: Path, clock: FakeClock, backed_up: tuple[str, str]) -> None:
+    backup, memory_id = backed_up
     with Holdfast.open(home=fresh, clock=clock) as again:
         restored = again.backups.restore(backup)
         back = again.manager("user_123", "travel_agent")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,6 +25,7 @@ from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.backups import RowStore
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.records import KeptText
 from holdfast.privacy.ledger import KeysAndLedger
 from holdfast.storage.catalog import COPIED
 
@@ -57,6 +58,9 @@ class Host(Protocol):
 
     def is_revoked(self, key_id: str, /) -> bool:
         """Whether an API key was ever revoked."""
+
+    def kept_out(self) -> Mapping[str, Sequence[KeptText]]:
+        """The texts that users keep out, by their pseudonyms, as they are noted beside the keys."""
 
     def settle(self, restored: Restored, /) -> None:
         """Make what was restored ready to be used."""
@@ -248,12 +252,15 @@ class Backups:
 
     def _restore_whole(self, manifest: Manifest, progress: Progress) -> Restored | None:
         """Restore all into a store that nothing was ever kept in; ``None`` if the store is in use."""
-        with self._rows.fill() as writer:
+        with self._rows.fill() as (writer, adopt):
             if writer.used():
                 return None
             self._check_first(manifest)
             restored, docs = fill_whole(self._catalog, manifest, writer, self._host.is_revoked, progress)
             restored.objects = restore_packs(self._catalog, manifest, docs, self._host.open_cold())
+            noted, now = self._host.kept_out(), self._host.now()
+            restored.kept_out = sum(adopt(alias, texts, now) for alias, texts in noted.items())
+            restored.memories -= restored.kept_out
         return restored
 
     def _check_first(self, manifest: Manifest) -> None:
@@ -282,7 +289,8 @@ class Backups:
         def refresh(subject: Subject, entities: Sequence[str]) -> None:
             self._host.settle(Restored(manifest.id, manifest.kinds, outdated={subject: entities}))
 
-        make_merger = partial(self._rows.merge, is_erased=catalog.is_erased, cold=cold, now=now)
+        kept_out = self._host.kept_out()
+        make_merger = partial(self._rows.merge, is_erased=catalog.is_erased, cold=cold, now=now, kept_out=kept_out)
         merge = Merge(catalog, manifest, make_merger, refresh, progress, overwrite)
         if user_id is None:
             merge.everyone()

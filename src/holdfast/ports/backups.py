@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.records import Subject
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.records import KeptText
 
 Row = tuple[Any, ...]
 #: A row by the names of its columns.
@@ -152,6 +153,10 @@ class Origin(NamedTuple):
     """Reads a cold object as it was backed up; ``None`` if it was not."""
 
 
+#: Keeps the texts of a pseudonym out from a moment on; how many memories went to the recycle bin for it.
+Adopt = Callable[[str, Sequence[KeptText], int], int]
+
+
 class RowStore(Protocol):
     """A store that can be read and written row by row."""
 
@@ -166,15 +171,23 @@ class RowStore(Protocol):
     def read(self) -> AbstractContextManager[RowReader]:
         """The store as it is now, for as long as the block lasts. Others go on writing."""
 
-    def fill(self) -> AbstractContextManager[RowWriter]:
-        """The store, to be filled. Nobody sees anything of it before the block has ended, and nobody else writes; if
-        the block raises, nothing was done.
+    def fill(self) -> AbstractContextManager[tuple[RowWriter, Adopt]]:
+        """The store, to be filled, and what keeps texts out of it. Nobody sees anything of it before the block has
+        ended, and nobody else writes; if the block raises, nothing was done.
         """
 
     def trial(self) -> AbstractContextManager[tuple[RowWriter, RowReader]]:
         """An empty store to fill and then to read, which is gone when the block or the process ends."""
 
     def merge(
-        self, origin: Origin, *, is_erased: Callable[[str], bool], cold: Callable[[], ObjectStore], now: int
+        self,
+        origin: Origin,
+        *,
+        is_erased: Callable[[str], bool],
+        cold: Callable[[], ObjectStore],
+        now: int,
+        kept_out: Mapping[str, Sequence[KeptText]],
     ) -> RowMerger:
-        """Adds rows of a backup to the store. ``cold`` is where cold objects lie, as they are."""
+        """Adds rows of a backup to the store. ``cold`` is where cold objects lie, as they are; ``kept_out`` has the
+        texts that each pseudonym keeps out.
+        """

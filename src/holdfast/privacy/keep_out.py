@@ -70,9 +70,11 @@ class KeepOut:
 
     def replay(self, now: int) -> int:
         """Keep out of a restored store what is noted beside the keys; how many memories went to the recycle bin."""
-        count = 0
-        for alias, notes in groupby(self._keyring.kept_out(), key=itemgetter(0)):
-            texts = [KeptText(**json.loads(note)) for _, _, note in notes]
-            for _, subject in self._subjects.having([alias]):
-                count += self._store.adopt(subject, texts, now=now)
-        return count
+        notes = self.notes()
+        found = self._subjects.having(list(notes)) if notes else []
+        return sum(self._store.adopt(subject, notes[alias], now=now) for alias, subject in found)
+
+    def notes(self) -> dict[str, Sequence[KeptText]]:
+        """What is noted beside the keys, by the users' pseudonyms."""
+        noted = groupby(self._keyring.kept_out(), key=itemgetter(0))
+        return {alias: [KeptText(**json.loads(note)) for _, _, note in theirs] for alias, theirs in noted}

@@ -71,17 +71,7 @@ class SqlKeptOut(SqlStore):
     def adopt(self, subject: Subject, texts: Sequence[KeptText], *, now: int) -> int:
         with self._database.write(subject) as tx:
             number = tx.number_of(subject)
-            if number is None:
-                return 0
-            for text in texts:
-                tx.run("kept_out.add", (number, *text))
-            hashes = tx.all(int, "records.live_hashes", (number,))
-            kept = sorted(find_kept_out(tx, number, hashes))
-            same = tx.all(CurrentRow, "records.live_of_text", (number, to_json(kept)))
-            batch = MoveBatch(tx, subject, number, now=now, is_held=False)
-            batch.move_all([_to_bin(one, KEPT_OUT_REASON, now) for one in same])
-            batch.save()
-            return len(same)
+            return 0 if number is None else adopt_texts(tx, subject, number, texts, now=now)
 
     def list(self, subject: Subject) -> list[KeptText]:
         return self._ask_about(subject, KeptText, "kept_out.list")
@@ -98,6 +88,19 @@ class SqlKeptOut(SqlStore):
         with self._database.read(subject) as tx:
             number = tx.number_of(subject)
             return set() if number is None else set(find_kept_out(tx, number, hashes))
+
+
+def adopt_texts(tx: Transaction, subject: Subject, number: int, texts: Sequence[KeptText], *, now: int) -> int:
+    """Keep texts out that were kept out before, and recycle the live records that have them; how many records."""
+    for text in texts:
+        tx.run("kept_out.add", (number, *text))
+    hashes = tx.all(int, "records.live_hashes", (number,))
+    kept = sorted(find_kept_out(tx, number, hashes))
+    same = tx.all(CurrentRow, "records.live_of_text", (number, to_json(kept)))
+    batch = MoveBatch(tx, subject, number, now=now, is_held=False)
+    batch.move_all([_to_bin(one, KEPT_OUT_REASON, now) for one in same])
+    batch.save()
+    return len(same)
 
 
 def _to_bin(row: CurrentRow, reason: str, now: int) -> Move:

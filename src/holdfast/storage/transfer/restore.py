@@ -25,6 +25,7 @@ from holdfast.core.rules import Labels
 from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.records import KeptText
 from holdfast.ports.registry import Registered
 from holdfast.storage.catalog import MESSAGE_BITS, table_of
 from holdfast.storage.relational.audit import append
@@ -357,8 +358,9 @@ class SqlMerger:
         is_erased: Callable[[str], bool],
         cold: Callable[[], ObjectStore],
         now: int,
+        kept_out: Mapping[str, Sequence[KeptText]],
     ) -> None:
-        self._database = database
+        self._database, self._kept_out = database, kept_out
         self._origin = origin
         self._is_erased = is_erased
         self._cold = cold
@@ -468,7 +470,10 @@ class SqlMerger:
     @contextmanager
     def _write(self, owner: Owner) -> Iterator[tuple[Transaction, int]]:
         with self._database.write(owner.subject) as tx:
-            yield tx, self._number(tx, owner)
+            number = self._number(tx, owner)
+            for text in self._kept_out.get(owner.alias, ()):  # also what was kept out after the backup
+                tx.run("kept_out.add", (number, *text))
+            yield tx, number
 
     def _number(self, tx: Transaction, owner: Owner) -> int:
         """The number of an owner. If nobody goes by that name they are made known, under their pseudonym: a later

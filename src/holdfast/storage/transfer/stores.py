@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,12 +17,16 @@ import apsw
 
 from holdfast.core.errors import InvalidSettingsError, StorageError, StoreUnavailableError, quote
 from holdfast.core.records import COUNT_BITS, KIND_BITS
+from holdfast.core.values import to_json
 from holdfast.installation import missing_extra
-from holdfast.ports.backups import Origin, Row, RowMerger, RowReader, RowWriter
+from holdfast.ports.backups import Adopt, Origin, Row, RowMerger, RowReader, RowWriter
 from holdfast.ports.objects import ObjectStore
+from holdfast.ports.records import KeptText
 from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.catalog import COPIED, COUNTERS, Backup, Table, table_of, tables_in
-from holdfast.storage.relational.database import Database, migrations
+from holdfast.storage.relational.attachments import adopt_texts
+from holdfast.storage.relational.database import Database, Transaction, migrations
+from holdfast.storage.relational.subjects import AliasRow
 from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
 from holdfast.storage.transfer.restore import SqlMerger
@@ -294,17 +299,30 @@ class DatabaseRows:
                 yield reader
 
     @contextmanager
-    def fill(self) -> Iterator[RowWriter]:
+    def fill(self) -> Iterator[tuple[RowWriter, Adopt]]:
         with self._database.alone("restoring") as tx:
-            yield SqliteWriter(tx.connection) if isinstance(tx, SqliteTransaction) else _server().fill_alone(tx)
+            writer = SqliteWriter(tx.connection) if isinstance(tx, SqliteTransaction) else _server().fill_alone(tx)
+            yield writer, partial(_adopt, tx)
 
     def trial(self) -> AbstractContextManager[tuple[RowWriter, RowReader]]:
         return trial_store()
 
     def merge(
-        self, origin: Origin, *, is_erased: Callable[[str], bool], cold: Callable[[], ObjectStore], now: int
+        self,
+        origin: Origin,
+        *,
+        is_erased: Callable[[str], bool],
+        cold: Callable[[], ObjectStore],
+        now: int,
+        kept_out: Mapping[str, Sequence[KeptText]],
     ) -> RowMerger:
-        return SqlMerger(self._database, origin, is_erased=is_erased, cold=cold, now=now)
+        return SqlMerger(self._database, origin, is_erased=is_erased, cold=cold, now=now, kept_out=kept_out)
+
+
+def _adopt(tx: Transaction, alias: str, texts: Sequence[KeptText], now: int) -> int:
+    """Keep texts of a pseudonym out of a store that is being filled; how many memories went to the recycle bin."""
+    found = tx.all(AliasRow, "subjects.with_alias", (to_json([alias]),))
+    return sum(adopt_texts(tx, one.subject, tx.number_of(one.subject) or 0, texts, now=now) for one in found)
 
 
 def _server() -> ModuleType:
