@@ -300,6 +300,7 @@ class AsyncSchedule(_Wrapper[Schedule]):
     """``holdfast.schedule`` for async callers."""
 
     list = _verb(Schedule.list)
+    runs = _verb(Schedule.runs)
     set = _verb(Schedule.set)
     run = _verb(Schedule.run)
     run_due = _verb(Schedule.run_due)
@@ -311,6 +312,7 @@ class AsyncBackups(_Wrapper[Backups]):
 
     create = _verb(Backups.create)
     list = _verb(Backups.list)
+    last = _verb(Backups.last)
     get = _verb(Backups.get)
     verify = _verb(Backups.verify)
     restore = _verb(Backups.restore)
@@ -393,6 +395,8 @@ class Holdfast(_Wrapper[engine.Holdfast]):
     sweep = _verb(engine.Holdfast.sweep)
     explain = _verb(engine.Holdfast.explain)
     life = _verb(engine.Holdfast.life)
+    forecast = _verb(engine.Holdfast.forecast)
+    overview = _verb(engine.Holdfast.overview)
     users = _verb(engine.Holdfast.users)
     forget_source = _verb(engine.Holdfast.forget_source)
     erase_user = _verb(engine.Holdfast.erase_user)

@@ -18,7 +18,9 @@ from holdfast.core.audit import acting_as, check_author
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
+from holdfast.lifecycle.figures.overview import Overview
 from holdfast.lifecycle.metrics import Collector, exposition
+from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
 from holdfast.memory.explain import describe_life, explain
@@ -27,7 +29,15 @@ from holdfast.ports.feed import Embedder
 from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
-from holdfast.results.lifecycle import ExplainResult, ExportResult, ForgetResult, LifeStoryResult, UserResult
+from holdfast.results.lifecycle import (
+    ExplainResult,
+    ExportResult,
+    ForecastResult,
+    ForgetResult,
+    LifeStoryResult,
+    OverviewResult,
+    UserResult,
+)
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 
@@ -163,6 +173,18 @@ class Holdfast(TenantServices):
             return self.maintenance.plan(at, confirm=confirm)
         return self.maintenance.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
 
+    def forecast(
+        self, days: int = 120, *, confirm: bool = False, progress: Callable[[int], None] = lambda _count: None
+    ) -> ForecastResult:
+        """What the rules will do, day by day: for now and each of the days to come, the figures that the plan for that
+        moment has (``sweep(dry_run=True, at=…)``), and what is new on the day. Changes nothing. ``confirm`` counts in
+        who would be set aside. ``progress`` hears how many records more were counted.
+        """
+        check_count(days, "days", most=MOST_DAYS)
+        found = self.maintenance.forecast(days, confirm=confirm, progress=progress)
+        before = [None, *found[:-1]]
+        return {"days": [one.to_dict(last) for one, last in zip(found, before, strict=True)]}
+
     def explain(self, memory_id: str, *, user_id: str | None = None) -> ExplainResult:
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone (with ``user_id``): when, why and under which rule it went.
@@ -176,6 +198,14 @@ class Holdfast(TenantServices):
         come, and what protects it; of one that is gone, what the audit chain says.
         """
         return describe_life(self.services, Subject.check(self.tenant, user_id), memory_id)
+
+    def overview(self) -> OverviewResult:
+        """The tenant at a glance, from counters and indexes: what is kept by kind and state, what is overdue, what the
+        next sweep finds due, the recycle bin, holds, the last backup and its trial, how long erasures took, and what
+        happened on each of the last 30 days.
+        """
+        tenant, objective = self.services.tenant(self.tenant), self.settings.erasure_hours
+        return Overview(tenant, self.schedule, self.backups.last, objective).read()
 
     def export_user(
         self, user_id: str, to: Target | None = None, *, progress: Callable[[int], None] = lambda _count: None

@@ -133,6 +133,7 @@ class Settings:
     clock_tolerance_days: float = _number(
         "How far a clock may be ahead of what the store has seen before what cannot be undone waits.", 3.0, 1, 36_500
     )
+    erasure_hours: float = _number("Within how many hours an erasure is to be done and certified.", 24.0, 0.01, 36_500)
     pool_size: int = _number("The most connections to PostgreSQL that one process holds.", 16, 1, 1_000)
     prepare: bool = _switch("no prepares no statements on PostgreSQL, for a PgBouncer before 1.21.", on=True)
     distribute: bool = _switch("yes spreads new tables over a Citus cluster.", on=False)

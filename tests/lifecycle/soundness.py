@@ -37,6 +37,18 @@ def check_counts(holdfast: Holdfast) -> None:
         "WHERE state IN ('active', 'archived') GROUP BY 1 ORDER BY 1",
     )
     assert counted == there
+    for column, states in (("archived", "'archived'"), ("binned", "'recycled', 'deleting'")):
+        counted = raw.rows(
+            holdfast,
+            f"SELECT scope, {column}, {column}_bytes FROM scopes "  # noqa: S608 - names of our own
+            f"WHERE {column} != 0 OR {column}_bytes != 0 ORDER BY 1",
+        )
+        there = raw.rows(
+            holdfast,
+            f"SELECT key >> {COUNT_BITS}, count(*), sum(size) FROM records "  # noqa: S608 - a number of our own
+            f"WHERE state IN ({states}) GROUP BY 1 ORDER BY 1",
+        )
+        assert counted == there
     messages = raw.rows(holdfast, "SELECT no, messages FROM sessions WHERE state = 'active' ORDER BY no")
     kept = "SELECT count(*) FROM history WHERE key >> 24 = ? AND purge_at IS NULL"
     for number, held in messages:

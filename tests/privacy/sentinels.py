@@ -10,6 +10,7 @@ from pathlib import Path
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.ports.coordination import JobRun
 from holdfast.storage.catalog import LOCATIONS, Where
 from homes import Homes
 
@@ -56,6 +57,7 @@ class Sentinel:
         result = {"set_aside": [{"tenant": holdfast.tenant, "user_id": self.user_id, "agent_id": None}]}
         error = f"user {self.user_id!r} would lose much"
         raw.run(holdfast, "UPDATE jobs SET result = ?, error = ? WHERE name = 'daily'", (json.dumps(result), error))
+        holdfast.services.jobs.keep_run(JobRun("daily", 1, 2, 1, result, error))
         statement = (
             "SELECT vectors FROM records JOIN subjects ON subjects.no = records.subject WHERE subjects.subject = ?"
         )

@@ -22,6 +22,8 @@ STORAGE = Path(storage.__path__[0])
 ENGINES = ["postgres", "sqlite"]
 #: What a name that is put together as the program runs can come to.
 COMPUTED = {
+    'f"subjects.reword_{which}"': ["subjects.reword_job", "subjects.reword_run"],
+    'f"subjects.{which}_words"': ["subjects.job_words", "subjects.run_words"],
     'f"coordination.{statement}"': [f"coordination.{name}" for name in ("claim", "reclaim", "finish", "note")],
     'f"subjects.{statement}"': [
         f"subjects.remove_{table}" for table in ("records", "history", "sessions", "short_windows", "facts", "changes")

@@ -81,9 +81,9 @@ class Catalog:
         except errors.ObjectMissingError:  # it was removed just now
             raise gone from None
 
-    def all(self) -> Iterator[Manifest | Damaged]:
-        """Every backup, the oldest first."""
-        for backup_id in self.ids():
+    def all(self, *, newest_first: bool = False) -> Iterator[Manifest | Damaged]:
+        """Every backup, the oldest first unless said otherwise; each is read as it is taken."""
+        for backup_id in sorted(self.ids(), reverse=newest_first):
             try:
                 yield self.get(backup_id)
             except (errors.ObjectDamagedError, errors.StoreTooNewError) as problem:

@@ -27,6 +27,7 @@ from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.records import KeptText
 from holdfast.privacy.ledger import KeysAndLedger
+from holdfast.results.lifecycle import LastBackupResult
 from holdfast.storage.catalog import COPIED
 
 _log = logging.getLogger("holdfast.backups")
@@ -125,6 +126,28 @@ class Backups:
     def list(self) -> list[Backup]:
         """All backups, the oldest first."""
         return [self._describe(one) for one in self._catalog.all()]
+
+    def last(self) -> LastBackupResult | None:
+        """The last backup and its last trial, and the last one that is good; ``None`` if there is none, or the place of
+        backups does not answer.
+        """
+        last = good = None
+        with suppress(errors.ObjectStoreError):
+            for one in map(self._describe, self._catalog.all(newest_first=True)):
+                last = last or one
+                if one.good:
+                    good = one
+                    break
+        if last is None:
+            return None
+        return {
+            "created_at": last.created_at,
+            "good": last.good,
+            "tried_at": last.tried_at,
+            "problem": last.problem,
+            "last_good_at": None if good is None else good.created_at,
+            "last_good_tried_at": None if good is None else good.tried_at,
+        }
 
     def get(self, backup_id: str) -> Backup:
         """One backup."""

@@ -248,6 +248,18 @@ class JobRow(NamedTuple):
     """Why it failed; of an unfinished slot: that it is on its second run."""
 
 
+class JobRun(NamedTuple):
+    """A run of a job that did something, or failed."""
+
+    name: str
+    started_at: int
+    finished_at: int
+    slot: int | None
+    """``None``: it was run by hand."""
+    result: dict[str, Any] | None
+    error: str | None
+
+
 #: What a job says of its run; nothing, if it failed.
 JobNote = dict[str, Any] | None
 
@@ -285,6 +297,12 @@ class JobStore(Protocol):
         self, name: str, *, started: int, finished: int, result: JobNote, error: str | None, lease: Lease | None = None
     ) -> bool:
         """Record how a run went that was for no slot; ``False``, changing nothing, while a slot is not finished."""
+
+    def keep_run(self, run: JobRun) -> None:
+        """Keep how a run went; the last hundred of each job are kept."""
+
+    def runs(self, name: str | None) -> list[JobRun]:
+        """The runs that are kept, of a job or of all, those that began last first."""
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         """Let jobs (or one) whose latest slot lies ``beyond`` a moment go on from ``now``, as if they had run until

@@ -1,8 +1,9 @@
-"""What is looked at as a whole: what there is of a user, in whatever state."""
+"""What is looked at as a whole: what there is of a user, in whatever state, and what there is of a tenant."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.records import MemoryType, State, Subject
 
@@ -58,12 +59,62 @@ class FacetCount(NamedTuple):
     bytes: int
 
 
+class Holding(NamedTuple):
+    """How much a tenant's users have of a kind, and how many records were ever added."""
+
+    kind: MemoryType
+    added: int
+    memories: int
+    """Live ones: active and archived."""
+    bytes: int
+    archived: int
+    archived_bytes: int
+    binned: int
+    binned_bytes: int
+
+
+class DueCount(NamedTuple):
+    """How many things of a kind are due a move, as far as they were counted."""
+
+    kind: str
+    action: str
+    records: int
+
+
+class BinEnds(NamedTuple):
+    """When the first and the last memory leave the recycle bin; ``None``, if it is empty."""
+
+    first: int | None
+    last: int | None
+
+
+class DayCount(NamedTuple):
+    """How often something had been done to records of a kind, by the beginning of a day."""
+
+    day: int
+    """Days since 1970, UTC."""
+    kind: str
+    action: str
+    times: int
+
+
+class ErasureTime(NamedTuple):
+    """When an erasure came how far."""
+
+    requested_at: int
+    hidden_at: int | None
+    gone_at: int | None
+    certified_at: int | None
+
+
+#: The action under which an erasure keeps the count of what was added.
+ADDED: Final = "added"
 #: For each kind that is kept, the place that a list has come to in it.
 Places = tuple[int, ...]
 
 
-class FigureStore(Protocol):
-    """Lists and counts of records in every state that people know: active, archived, recycled."""
+class Browser(Protocol):
+    """Lists and counts a user's records in every state that people know: active, archived, recycled."""
 
     def page(
         self, subject: Subject, which: Selection, *, after: Places | None = None, limit: int, chars: int, tags: bool
@@ -75,3 +126,48 @@ class FigureStore(Protocol):
 
     def facets(self, subject: Subject, *, most: int) -> tuple[list[FacetCount], bool]:
         """How many records of a user are alike, among the ``most`` newest of each kind, and whether those are all."""
+
+
+class TenantFigures(Protocol):
+    """What there is of a tenant, from counters and indexes: nothing is read that is not counted."""
+
+    def holdings(self, tenant: str) -> list[Holding]:
+        """How much there is of each kind, and how many records were ever added, but for those of erased users."""
+
+    def users(self, tenant: str) -> int:
+        """How many users there are of whom something is kept, in whatever state."""
+
+    def sessions(self, tenant: str) -> dict[str, int]:
+        """How many conversations there are, by state."""
+
+    def due(self, tenant: str, at: int, *, most: int) -> list[DueCount]:
+        """How much is due at a moment, up to ``most`` for each action, whatever holds keep."""
+
+    def first_due(self, tenant: str) -> dict[str, int]:
+        """When the first of each kind is, or was, due."""
+
+    def bin_ends(self, tenant: str) -> BinEnds:
+        """When memories leave the recycle bin."""
+
+    def moves(self, tenant: str) -> list[tuple[str, str, str, int]]:
+        """How often records were moved: kind, target state (or ``added``), cause, count. It never falls."""
+
+
+class DayStore(Protocol):
+    """What was counted by the beginning of each day, and how long erasures took."""
+
+    def last_day(self, tenant: str) -> int | None:
+        """The last day for which something is noted."""
+
+    def note_day(self, tenant: str, counts: Iterable[DayCount], *, forget: int) -> None:
+        """Note what is counted by the beginning of a day, unless it is noted; forget days before one."""
+
+    def days(self, tenant: str, *, since: int) -> list[DayCount]:
+        """What is noted, from a day on."""
+
+    def erasures(self, tenant: str, *, since: int) -> list[ErasureTime]:
+        """The erasures that were asked for since a moment, or are not certified yet."""
+
+
+class FigureStore(Browser, TenantFigures, DayStore, Protocol):
+    """What is looked at as a whole."""

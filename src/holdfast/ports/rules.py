@@ -83,6 +83,17 @@ class Census(NamedTuple):
     check_mark: int
 
 
+class DayCensus(NamedTuple):
+    """How much of a subject (with an agent, where that was asked) becomes due on a day; day 0 is all up to now."""
+
+    kind: str
+    subject: Subject
+    agent_id: str
+    day: int
+    records: int
+    bytes: int
+
+
 class Named(NamedTuple):
     """Whom and what rules and holds name, by which records are to be told apart."""
 
@@ -124,6 +135,9 @@ class DueReader(Protocol):
     ) -> dict[str, int]:
         """How many records of each agent are in a window, without some subjects'."""
 
+    def by_day(self, profile: Profile, state: State, *, upto: int, days: int) -> list[DayCensus]:
+        """How many records (or sessions) age from a moment up to ``upto``, and how many more for each day after it."""
+
     def due(
         self, profile: Profile, state: State, window: Window, *, after: tuple[int, int] = ..., limit: int, tags: bool
     ) -> Page:
@@ -150,6 +164,9 @@ class BinReader(Protocol):
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
         """How much of each subject's recycle bin has had its time."""
+
+    def bin_by_day(self, tenant: str, *, upto: int, days: int) -> list[DayCensus]:
+        """How many memories and conversations leave the recycle bin up to a moment, and how many more on each day."""
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
         """How many single messages of each subject leave the bin and are not on hold, without those that go with their

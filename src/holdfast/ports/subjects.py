@@ -238,6 +238,15 @@ class RowEraser(Protocol):
         """Remove the tombstone: nothing is left."""
 
 
+class ErasureTimes(NamedTuple):
+    """When an erasure came how far; what is ``None`` stays as it is known."""
+
+    requested_at: int | None = None
+    hidden_at: int | None = None
+    gone_at: int | None = None
+    certified_at: int | None = None
+
+
 class ErasureMemory(Protocol):
     """What a store knows of erasures."""
 
@@ -245,6 +254,9 @@ class ErasureMemory(Protocol):
         """The marks of the erasures of the last so many seconds, by the store's own clock. ``StoreAwayError`` at once,
         or nearly, where the store does not answer.
         """
+
+    def note_times(self, alias: str, times: ErasureTimes) -> None:
+        """Note how far an erasure has come. That it was asked for is noted when the name is taken away."""
 
     def forget_marks(self) -> None:
         """Remove the marks of erasures that are older than ``MARK_DAYS``."""

@@ -22,7 +22,7 @@ from holdfast.core.records import MemoryType, Subject
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
-from holdfast.ports.subjects import Found, SubjectStore, Tombstone
+from holdfast.ports.subjects import ErasureTimes, Found, SubjectStore, Tombstone
 from holdfast.privacy.ledger import Erased, KeysAndLedger
 from holdfast.results.lifecycle import CertificateResult
 
@@ -163,6 +163,7 @@ class Eraser:
             begun += [one.alias for one in unfinished]
             erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
             if tombstone is not None:
+                self._subjects.note_times(tombstone.alias, ErasureTimes(hidden_at=self._now()))
                 return self._finish(tombstone, found)
             return erasures[-1] if erasures else self._nobody(subject, found)
 
@@ -319,6 +320,10 @@ class Eraser:
         if erasure.pending:
             return erasure
         certified = replace(erasure, certificate=self._certify(erasure))  # after a crash here another one is issued
+        asked_at = None if entry is None else entry.at
+        self._subjects.note_times(
+            tombstone.alias, ErasureTimes(asked_at, erasure.began_at, erasure.ended_at, self._now())
+        )
         self._subjects.bury(tombstone)
         self._note_seen()
         return certified

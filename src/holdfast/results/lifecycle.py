@@ -81,6 +81,160 @@ class FacetResult(TypedDict):
     sources: dict[str, int]
 
 
+class DayResult(TypedDict):
+    """What happened to memories, and how many users were erased, on a day (UTC)."""
+
+    day: str
+    added: int
+    archived: int
+    recycled: int
+    restored: int
+    deleted: int
+    erased: int
+
+
+class KeptResult(TypedDict):
+    """How much there is of a kind in a state."""
+
+    memory_type: str
+    state: str
+    memories: int
+    bytes: int
+
+
+class DueResult(TypedDict):
+    """What is due at a moment, whatever holds keep, and whoever would be set aside."""
+
+    counts: dict[str, int]
+    """By action."""
+    kinds: dict[str, int]
+    is_whole: bool
+    """Whether all of it was counted; else there are more than 50,000 for an action."""
+    since: str | None
+    """When the first of it was due."""
+
+
+class BinCountResult(TypedDict):
+    """What is in the recycle bin."""
+
+    memories: int
+    bytes: int
+    first_leaves_at: str | None
+    """Until when the first can be restored."""
+    last_leaves_at: str | None
+
+
+class HoldCountResult(TypedDict):
+    """The holds that are in force."""
+
+    count: int
+    users: int
+    """On how many users there is a hold on all they have."""
+    memories: int | None
+    """How many live memories those have; ``None``: they are too many to be counted here."""
+    others: int
+    """How many holds are on something else: an agent, a session, a tag, one memory."""
+
+
+class LastBackupResult(TypedDict):
+    """The last backup, and the last one of which a trial restore was the same as what it holds."""
+
+    created_at: str
+    """Of the last one."""
+    good: bool | None
+    """Whether a trial restore of the last one was the same; ``None``: there was none yet."""
+    tried_at: str | None
+    problem: str | None
+    last_good_at: str | None
+    """Of the last good one."""
+    last_good_tried_at: str | None
+
+
+class SpanResult(TypedDict):
+    """How long a step took, from the request on."""
+
+    count: int
+    p50_seconds: float | None
+    p99_seconds: float | None
+
+
+class ErasureTimesResult(TypedDict):
+    """How long the erasures of the last 30 days took, against the objective."""
+
+    objective_hours: float
+    count: int
+    pending: int
+    """Those that are not certified yet."""
+    late: int
+    """Those that took longer than the objective."""
+    out_of_recall: SpanResult
+    gone: SpanResult
+    """From every place."""
+    certified: SpanResult
+
+
+class OverviewResult(TypedDict):
+    """What ``overview`` returns."""
+
+    at: str
+    kept: list[KeptResult]
+    users: int
+    sessions: dict[str, int]
+    """By state."""
+    overdue: DueResult
+    """What is due now."""
+    next_sweep: DueResult
+    """What is due when the daily job runs next."""
+    next_sweep_at: str | None
+    bin: BinCountResult
+    holds: HoldCountResult
+    backup: LastBackupResult | None
+    erasures: ErasureTimesResult
+    days: list[DayResult]
+    """The last 30, the oldest first."""
+
+
+class LineResult(TypedDict):
+    """So many of a kind are due an action for a reason."""
+
+    memory_type: str
+    action: str
+    reason: str
+    records: int
+    bytes: int
+
+
+class SetAsideResult(TypedDict):
+    """Someone who would lose so much at once that a person is to look at it first."""
+
+    user_id: str | None
+    agent_id: str | None
+    due: int
+    of: int
+
+
+class DayForecastResult(TypedDict):
+    """What a sweep would do at a moment to come, if there were none before."""
+
+    at: str
+    counts: dict[str, int]
+    """By action: all that is due by then."""
+    new: dict[str, int]
+    """By action: what is more than on the day before."""
+    bytes: int
+    lines: list[LineResult]
+    set_aside: list[SetAsideResult]
+    held: int
+    """How many more are due, and kept by holds."""
+
+
+class ForecastResult(TypedDict):
+    """What ``forecast`` returns."""
+
+    days: list[DayForecastResult]
+    """Now, and each of the days to come."""
+
+
 class LatencyResult(TypedDict):
     """How long an operation took in this process."""
 
@@ -150,6 +304,18 @@ class JobResult(TypedDict):
     missed: int
     waiting_since: str | None
     clock_set_back: bool
+
+
+class RunResult(TypedDict):
+    """A run of a job that did something, or failed."""
+
+    name: str
+    slot: str | None
+    """The moment that it was due at; ``None``: it was run by hand."""
+    started_at: str
+    finished_at: str
+    result: dict[str, Any] | None
+    error: str | None
 
 
 class _Registered(TypedDict, total=False):

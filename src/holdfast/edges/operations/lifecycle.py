@@ -11,13 +11,14 @@ from typing import Any, Final, TypedDict
 from pydantic import Field
 
 from holdfast.core.errors import InvalidInputError
-from holdfast.edges.operations.models import MEMORY_ID, ConfirmClock, Id, Input, MaybeUser, Paged, example
+from holdfast.edges.operations.models import MEMORY_ID, ConfirmClock, Id, Input, MaybeUser, Nothing, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, TENANT, WHOSE, WRITE, Group
 from holdfast.edges.operations.outputs import Answer, OpenAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import hold_to_dict
+from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
 from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Plan, Report
-from holdfast.results.lifecycle import BinResult, HoldResult
+from holdfast.results.lifecycle import BinResult, ForecastResult, HoldResult, OverviewResult
 from holdfast.results.memory import Metadata
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
@@ -108,6 +109,25 @@ def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
     return plan.to_dict(asked.samples)
 
 
+class ForecastSweeps(Input):
+    """How far to look ahead."""
+
+    model_config = example({"days": 120})
+
+    days: int = Field(120, ge=1, le=MOST_DAYS, description="So many days.")
+    confirm: bool = Field(False, description="Those too who would lose much at once.")
+
+
+@sweeps.add("POST /sweeps/forecast", READ, TENANT)
+def forecast_sweeps(holdfast: Holdfast, asked: ForecastSweeps, progress: Callable[[int], None]) -> ForecastResult:
+    """Say what the rules will do in the whole tenant, day by day. Changes nothing.
+
+    Each day has the figures that `POST /v1/sweeps/plan` has for that moment, and what is new since the day before. Who
+    would lose much at once is set aside, and named.
+    """
+    return holdfast.forecast(asked.days, confirm=asked.confirm, progress=progress)
+
+
 @sweeps.add("POST /sweeps", GOVERN, TENANT, SweepReport, errors=(428,))
 def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int], None]) -> Any:
     """Archive, recycle and delete what is due, as the rules say; tell how far it is.
@@ -121,6 +141,16 @@ def carry_out_sweep(holdfast: Holdfast, asked: RunSweep, progress: Callable[[int
     report = holdfast.sweep(digest=asked.digest, confirm=asked.confirm, progress=progress)
     assert isinstance(report, Report)  # noqa: S101 - it is no dry run
     return report.to_dict()
+
+
+@sweeps.add("GET /overview", READ, TENANT)
+def get_overview(holdfast: Holdfast, _asked: Nothing) -> OverviewResult:
+    """Read the tenant at a glance: what is kept, what is overdue and comes next, and what happened in the last 30 days.
+
+    It comes from counters and indexes. What is due is counted whatever holds keep; `POST /v1/sweeps/plan` says exactly
+    what a sweep would do.
+    """
+    return holdfast.overview()
 
 
 # --- the recycle bin --------------------------------------------------------------------------------------------------

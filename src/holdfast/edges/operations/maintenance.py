@@ -20,7 +20,7 @@ from holdfast.edges.operations.operation import ADMIN, CALLER, READ, STORE, WHOS
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.audit import Verdict
-from holdfast.results.lifecycle import AuditResult, JobResult
+from holdfast.results.lifecycle import AuditResult, JobResult, RunResult
 from holdfast.results.memory import Metadata
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
@@ -182,24 +182,42 @@ def list_jobs(holdfast: Holdfast, _asked: Nothing) -> Jobs:
     return {"items": jobs.list(), "problems": jobs.problems()}
 
 
+class ListRuns(Paged):
+    """Of which job to list the runs."""
+
+    name: str | None = Field(None, max_length=64, description="Of this job; of all, if not given.", examples=["daily"])
+
+
+@schedule.add("GET /schedule/runs", ADMIN, STORE, errors=(404,))
+def list_runs(holdfast: Holdfast, asked: ListRuns) -> PageOf[RunResult]:
+    """List the runs of jobs that did something or failed, the latest first; the last hundred of each job are kept."""
+    if asked.name is not None:
+        _check_job(holdfast, asked.name)
+
+    def key(one: RunResult) -> str:
+        return f"{one['started_at']}\x1f{one['name']}"
+
+    return asked.cut_page(holdfast.schedule.runs(asked.name), key, descending=True)
+
+
 @schedule.add("PATCH /schedule/{name}", ADMIN, STORE, errors=(404,))
 def set_job(holdfast: Holdfast, asked: JobChange) -> JobResult:
     """Change when a job runs, or whether."""
-    _check_job(holdfast, asked)
+    _check_job(holdfast, asked.name)
     return holdfast.schedule.set(**asked.to_arguments())
 
 
 @schedule.add("POST /schedule/{name}/run", ADMIN, STORE, errors=(404,), is_long=True)
 def run_job(holdfast: Holdfast, asked: OneJob) -> JobRun:
     """Run a job now, by hand; its slots stay as they are."""
-    _check_job(holdfast, asked)
+    _check_job(holdfast, asked.name)
     return {"name": asked.name, "result": holdfast.schedule.run(asked.name)}
 
 
-def _check_job(holdfast: Holdfast, asked: OneJob) -> None:
+def _check_job(holdfast: Holdfast, name: str) -> None:
     known = [row["name"] for row in holdfast.schedule.list()]
-    if asked.name not in known:
-        raise NotFoundError(f"there is no job {quote(asked.name)}; jobs are: {', '.join(known)}")
+    if name not in known:
+        raise NotFoundError(f"there is no job {quote(name)}; jobs are: {', '.join(known)}")
 
 
 # --- the audit chain --------------------------------------------------------------------------------------------------

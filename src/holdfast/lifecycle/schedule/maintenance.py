@@ -14,12 +14,14 @@ from holdfast.core.records import AUDIT, DURABLE, HISTORY, MemoryType, Scope, St
 from holdfast.core.values import DAY, FOREVER, iso, moment, when
 from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.clock import ClockTrust
+from holdfast.lifecycle.figures.days import note_day
 from holdfast.lifecycle.policies import Policies
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.schedule import take_back
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent, Progress, SweepOrder, find_waiting
+from holdfast.lifecycle.sweeping.forecast import DayForecast, Forecast
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, digest_moment, join_waiting
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.rules import DueStore
@@ -66,6 +68,16 @@ class Maintenance:
         plan = self.sweeper.plan(SweepOrder(due_at, belief.until(due_at), confirm=confirm))
         return replace(plan, waiting=find_waiting(self.tenant, due_at, belief))
 
+    def forecast(
+        self, days: int, *, confirm: bool = False, progress: Progress = lambda _count: None
+    ) -> list[DayForecast]:
+        """What a sweep would do now and on each of the days to come, as the plan for that moment says it, if the clock
+        is right by then. Changes nothing, but notes what belongs to sessions.
+        """
+        now = self.tenant.now()
+        SessionParts(self.tenant).refresh_due(now + days * DAY, EVERYTHING.takes)
+        return Forecast(self.sweeper, now, days, confirm, progress).read()
+
     def sweep(
         self,
         *,
@@ -77,6 +89,7 @@ class Maintenance:
     ) -> Report:
         """Carry out what is due. With the digest of a plan: what was due at its moment, if that is still the same."""
         now = self.tenant.now()
+        note_day(self.tenant, now)
         due_at = moment(at, what="at") if at is not None else now if digest is None else digest_moment(digest)
         if digest is not None and digest_moment(digest) != due_at:
             raise errors.InvalidInputError(

@@ -23,8 +23,8 @@ from holdfast.core.slots import check_cron, check_timezone, count_missed, latest
 from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.ports.coordination import JobRow, JobStore, Lease
-from holdfast.results.lifecycle import JobResult
+from holdfast.ports.coordination import JobRow, JobRun, JobStore, Lease
+from holdfast.results.lifecycle import JobResult, RunResult
 
 _log = logging.getLogger("holdfast.schedule")
 #: A job is overdue when a slot has been waiting for longer: someone should look at least once an hour.
@@ -36,6 +36,7 @@ _DEFAULT: Final = "default"
 
 Runner = Callable[[], dict[str, Any]]
 Rows = list[dict[str, Any]]
+Runs = list[RunResult]
 
 
 class Job(NamedTuple):
@@ -142,7 +143,9 @@ class Schedule:
             started = self._now()
             result, problem = self._attempt(job)
             error = None if problem is None else _words(problem)
-            self.jobs.note(job.name, started=started, finished=self._now(), result=result, error=error, lease=lease)
+            finished = self._now()
+            self.jobs.note(job.name, started=started, finished=finished, result=result, error=error, lease=lease)
+            self._keep(JobRun(job.name, started, finished, None, result, error))
         if problem is not None:
             raise problem
         return result or {}
@@ -223,6 +226,7 @@ class Schedule:
             result, error = None, "cut short twice before it was finished; not tried again before its next slot"
         finished = self._now(given)
         self.jobs.finish(name, slot, now=finished, result=result, error=error, lease=lease)
+        self._keep(JobRun(name, started, finished, slot, result, error))
         level = logging.DEBUG if error is None and _is_idle(result) else logging.INFO
         _log.log(level, "the job %s ran for its slot of %s: %s", name, iso(slot), error or result)
         return {
@@ -235,6 +239,26 @@ class Schedule:
             "result": result,
             "error": error,
         }
+
+    def _keep(self, run: JobRun) -> None:
+        """Keep a run that did something, or failed."""
+        if run.error is not None or not _is_idle(run.result):
+            self.jobs.keep_run(run)
+
+    def runs(self, name: str | None = None) -> Runs:
+        """The runs of a job, or of all, that did something or failed, the latest first. A hundred of each are kept."""
+        found = self.jobs.runs(None if name is None else self._job(name).name)
+        return [
+            {
+                "name": run.name,
+                "slot": _iso(run.slot),
+                "started_at": iso(run.started_at),
+                "finished_at": iso(run.finished_at),
+                "result": run.result,
+                "error": run.error,
+            }
+            for run in found
+        ]
 
     def _attempt(self, job: Job) -> tuple[dict[str, Any] | None, Exception | None]:
         """What the job's runner returned, or what it raised."""

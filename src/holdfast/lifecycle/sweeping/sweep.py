@@ -84,8 +84,8 @@ class Sweeper:
             parts += [[*census, source, ACTIONS[target], reason] for census in allowed]
         decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exclusions))
         if order.extent.bin:
-            recycled = cache(lambda: {one.id for one in decisions if one.target is State.RECYCLED})
-            for census, target, reason in self._purge_census(order.upto, recycled):
+            recycled = cache(lambda: self.find_recycled(survey, exclusions))
+            for census, target, reason in self.purge_census(order.upto, recycled):
                 lines.append(to_line(census, target, reason))
                 parts.append([*census, "", ACTIONS[target], reason])
         digest = plan_digest(self.tenant.name, order.at, parts)
@@ -99,6 +99,14 @@ class Sweeper:
         if survey.order.extent.bin:
             for decisions, _ in self._decide_bin(survey, exclusions):
                 yield from decisions
+
+    def find_recycled(self, survey: DueRecords, exclusions: Exclusions) -> set[str]:
+        """The ids of what rules send to the bin."""
+        return {one.id for one in self._decisions(survey, exclusions) if one.target is State.RECYCLED}
+
+    def is_bounded(self, survey: DueRecords) -> bool:
+        """Whether the memory domain's policy takes less in one sweep than is due by it."""
+        return self._allowance(survey).is_short
 
     def _allowance(self, survey: DueRecords, gone: int = 0) -> Allowance:
         """How many records may go by the memory domain's policy, after some have gone already."""
@@ -142,7 +150,7 @@ class Sweeper:
                 counted = _split_held(survey.bin_census(), exclusions)
             yield State.RECYCLED, State.DELETED, BIN_REASON, *counted
 
-    def _purge_census(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
+    def purge_census(self, upto: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
         """How much leaves up to a moment beside memories and conversations, where to and why. ``going`` tells what
         rules send to the bin before that.
         """

@@ -15,13 +15,15 @@ from holdfast.core.clock import Seen, sight
 from holdfast.core.errors import LeaseLostError
 from holdfast.core.records import Subject
 from holdfast.core.values import SECOND, to_json
-from holdfast.ports.coordination import Identity, JobRow, Lease
+from holdfast.ports.coordination import Identity, JobRow, JobRun, Lease
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import SqlStore, Transaction
 
 _ALONE: Final = "identity"
 #: A lease that goes on for longer than any clock may be wrong by was written before this clock was set back.
 _MOST_SKEW: Final = 3_600 * SECOND
+#: So many runs of each job are kept.
+_MOST_RUNS: Final = 100
 _AGAIN: Final = "cut short before it was finished; runs again"
 
 
@@ -123,6 +125,15 @@ class SqlJobs(SqlStore):
     ) -> bool:
         text = None if result is None else to_json(result)
         return self._run("note", lease, (name, started, finished, text, error))
+
+    def keep_run(self, run: JobRun) -> None:
+        with self._database.write() as tx:
+            result = None if run.result is None else to_json(run.result)
+            tx.run("coordination.keep_run", run._replace(result=result))  # type: ignore[arg-type]
+            tx.run("coordination.forget_runs", (run.name, _MOST_RUNS))
+
+    def runs(self, name: str | None) -> list[JobRun]:
+        return self._database.ask(JobRun, "coordination.runs", (name,))
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         with self._database.write() as tx:

@@ -16,10 +16,20 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.decisions import Held, RecordFacts, Window
 from holdfast.core.records import COUNT_BITS, DURABLE, HISTORY, MemoryType, State, Subject
 from holdfast.core.rules import resolve
-from holdfast.core.values import SECOND, to_json, unpack_beginning
+from holdfast.core.values import DAY, SECOND, to_json, unpack_beginning
 from holdfast.ports.conversations import Session
-from holdfast.ports.figures import FacetCount, Places, RecordSummary, Selection
-from holdfast.ports.rules import Census, Named, Page, Profile, Share
+from holdfast.ports.figures import (
+    BinEnds,
+    DayCount,
+    DueCount,
+    ErasureTime,
+    FacetCount,
+    Holding,
+    Places,
+    RecordSummary,
+    Selection,
+)
+from holdfast.ports.rules import Census, DayCensus, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.history import PurgedRow
@@ -47,6 +57,21 @@ class CensusRow(NamedTuple):
     def census(self, kind: str) -> Census:
         """The same, as callers know it."""
         return Census(kind, self.subject, self.records, self.bytes, self.mark, self.check_mark)
+
+
+class DayRow(NamedTuple):
+    """How much of a subject becomes due on a day; without a kind, of conversations, or of one that is known."""
+
+    subject: Subject
+    agent_id: str
+    day: int
+    records: int
+    bytes: int
+    kind: int | None = None
+
+    def census(self, kind: str) -> DayCensus:
+        """The same, as callers know it."""
+        return DayCensus(kind, self.subject, self.agent_id, self.day, self.records, self.bytes)
 
 
 class AgentCount(NamedTuple):
@@ -148,6 +173,47 @@ class FacetRow(NamedTuple):
     bytes: int
 
 
+class HoldingsRow(NamedTuple):
+    """How much a tenant's users have of a kind."""
+
+    kind: int
+    added: int
+    memories: int
+    bytes: int
+    archived: int
+    archived_bytes: int
+    binned: int
+    binned_bytes: int
+
+
+class KindCount(NamedTuple):
+    """How many things of a kind there are."""
+
+    kind: str
+    records: int
+
+
+class CodeCount(NamedTuple):
+    """The same, by the kind's code."""
+
+    kind: int
+    records: int
+
+
+class StateCount(NamedTuple):
+    """How many things are in a state."""
+
+    state: str
+    records: int
+
+
+class FirstDue(NamedTuple):
+    """When the first thing of a kind is due."""
+
+    kind: str
+    due: int
+
+
 class SqlFigures(SqlStore):
     """The ``FigureStore`` of the relational engines. Each kind of a subject is one run of keys, in the order in which
     its records were stored; a list goes through all runs at once.
@@ -178,6 +244,55 @@ class SqlFigures(SqlStore):
                 whole = whole and place - first <= most
                 found += tx.all(FacetRow, "figures.facets", (max(first, place - most), place - 1))
         return [FacetCount(**{**row._asdict(), "kind": KINDS[row.kind].name}) for row in found], whole
+
+    # --- a tenant -----------------------------------------------------------------------------------------------
+
+    def holdings(self, tenant: str) -> list[Holding]:
+        found = self._database.ask(HoldingsRow, "figures.holdings", (tenant,))
+        return [Holding(**{**row._asdict(), "kind": KINDS[row.kind].name}) for row in found]
+
+    def users(self, tenant: str) -> int:
+        return sum(self._database.ask(int, "figures.users", (tenant,)))
+
+    def sessions(self, tenant: str) -> dict[str, int]:
+        return dict(self._database.ask(StateCount, "figures.sessions", (tenant,)))
+
+    def due(self, tenant: str, at: int, *, most: int) -> list[DueCount]:
+        asked = (tenant, at, most)
+        with self._database.read() as tx:
+            archived = tx.all(KindCount, "figures.due_to_archive", asked)
+            recycled = tx.all(KindCount, "figures.due_to_recycle", asked) + tx.all(
+                KindCount, "figures.due_sessions", asked
+            )
+            deleted = tx.all(CodeCount, "figures.due_in_bin", asked)
+        counts = [DueCount(row.kind, "archive", row.records) for row in archived]
+        counts += [DueCount(row.kind, "recycle", row.records) for row in recycled]
+        return counts + [DueCount(kind_name(row.kind), "delete", row.records) for row in deleted]
+
+    def first_due(self, tenant: str) -> dict[str, int]:
+        return dict(self._database.ask(FirstDue, "figures.first_due", (tenant,)))
+
+    def bin_ends(self, tenant: str) -> BinEnds:
+        (ends,) = self._database.ask(BinEnds, "figures.bin_ends", (tenant,))
+        return ends
+
+    def moves(self, tenant: str) -> list[tuple[str, str, str, int]]:
+        found = self._database.ask(TotalRow, "figures.totals", (tenant,))
+        return [(row.kind, row.state, row.cause, row.records) for row in found]
+
+    def last_day(self, tenant: str) -> int | None:
+        return self._find(int, "figures.last_day", tenant)
+
+    def note_day(self, tenant: str, counts: Iterable[DayCount], *, forget: int) -> None:
+        with self._database.write() as tx:
+            tx.run_many("figures.note_day", [(tenant, *one) for one in counts])
+            tx.run("figures.forget_days", (tenant, forget))
+
+    def days(self, tenant: str, *, since: int) -> list[DayCount]:
+        return self._database.ask(DayCount, "figures.days", (tenant, since))
+
+    def erasures(self, tenant: str, *, since: int) -> list[ErasureTime]:
+        return self._database.ask(ErasureTime, "figures.erasures", (tenant, since))
 
 
 def _ends(tx: Transaction, subject: Subject) -> dict[MemoryType, int]:
@@ -217,6 +332,17 @@ class SqlDues(SqlStore):
         statement = "dues.session_census" if profile.kind == HISTORY else "dues.census"
         found = self._database.ask(CensusRow, statement, (*_bounds(profile, state, window), to_json(sorted(without))))
         return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
+
+    def by_day(self, profile: Profile, state: State, *, upto: int, days: int) -> list[DayCensus]:
+        statement = "dues.sessions_by_day" if profile.kind == HISTORY else "dues.by_day"
+        found = self._database.ask(DayRow, statement, (profile.number, state, upto, upto + days * DAY))
+        return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
+
+    def bin_by_day(self, tenant: str, *, upto: int, days: int) -> list[DayCensus]:
+        asked = (upto, upto + days * DAY, tenant)
+        with self._database.read() as tx:
+            found = tx.all(DayRow, "dues.bin_by_day", asked) + tx.all(DayRow, "dues.session_bin_by_day", asked)
+        return [row.census(kind_name(row.kind)) for row in found]
 
     def census_of_agents(
         self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()

@@ -26,6 +26,7 @@ from holdfast.storage.relational.rows import (
     find_kept_out,
     key_range,
     read_context,
+    scope_number,
     to_stored,
 )
 from holdfast.storage.relational.rules import check_rules
@@ -40,6 +41,8 @@ REFUSALS: Final = {
     Outcome.KEPT_OUT: "its text is kept out",
 }
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
+#: Where each state is counted in a scope's row, beside what is live; what is being deleted is in the bin still.
+_COUNTED: Final = {State.ARCHIVED: 0, State.RECYCLED: 2, State.DELETING: 2}
 
 
 class CurrentRow(NamedTuple):
@@ -113,12 +116,21 @@ class MoveBatch:
         self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
         self._moved: dict[tuple[Any, ...], int] = defaultdict(int)
+        self._shifts: dict[int, list[int]] = {}
 
     def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
         if kind.code not in self._counters:
             self._counters[kind.code] = ScopeCounter(self.tx, self.number, kind, counts)
         return self._counters[kind.code]
+
+    def shift(self, kind: Kind, state: State, records: int, size: int) -> None:
+        """Count records that came into a state (or left it), and their bytes; what is live is counted apart."""
+        place = _COUNTED.get(state)
+        if place is not None:
+            counts = self._shifts.setdefault(kind.code, [0, 0, 0, 0])
+            counts[place] += records
+            counts[place + 1] += size
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
@@ -178,6 +190,8 @@ class MoveBatch:
             counter = self.counter(kind)
             counter.count(-1, -row.size)
             counter.note_change(move.id)
+        self.shift(kind, move.source, -1, -row.size)
+        self.shift(kind, move.target, 1, row.size)
         if kind.has_facts and move.target is State.DELETED:
             self.tx.run("records.forget_facts", (self.number, move.id))
         self._note(move, kind.name.value)
@@ -260,6 +274,8 @@ class MoveBatch:
         if move.source in LIVE or move.target in LIVE:
             counter.count(entering, entering * row.size + (grown if move.target in LIVE else 0))
             counter.note_change(move.id)
+        self.shift(kind, move.source, -1, -row.size)
+        self.shift(kind, move.target, 1, row.size + grown)
         self._note(move, kind.name.value)
         return Outcome.DONE
 
@@ -314,6 +330,9 @@ class MoveBatch:
         """Write the counts, the list of changes and the audit chain."""
         for counter in self._counters.values():
             counter.save()
+        for code, counts in self._shifts.items():
+            if any(counts):
+                self.tx.later("figures.count_states", (scope_number(self.number, KINDS[code]), *counts))
         if self._events:
             append(self.tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():

@@ -409,6 +409,7 @@ class SqlRecords(SqlStore):
         if listed != row.derived_from:
             record_rows.note_other_derivations(tx, batch.number, row.key, record.derived_from)
         counter.count(0, grown)
+        batch.shift(TYPES[record.kind], row.state, 0, grown)
         counter.note_change(record.id)
 
     def refresh(

@@ -21,12 +21,13 @@ from holdfast.core.records import HISTORY, Cause, Fact, Kind, Record, State, Sub
 from holdfast.core.values import DAY, SECOND, to_json
 from holdfast.ports import subjects as ports
 from holdfast.ports.conversations import Session
+from holdfast.ports.figures import ADDED
 from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
 from holdfast.storage.relational.database import SqlStore, Transaction
-from holdfast.storage.relational.dues import TotalRow
+from holdfast.storage.relational.dues import ScopeRow, TotalRow
 from holdfast.storage.relational.moves import Holds, find_current
 from holdfast.storage.relational.rows import KINDS, RecordRow, all_keys, as_record, key_range, read_alias
 from holdfast.storage.relational.rules import raise_version
@@ -171,9 +172,10 @@ class CountRow(NamedTuple):
 
 
 class JobWords(NamedTuple):
-    """What is known of a job's last run."""
+    """What is known of a run of a job."""
 
     name: str
+    started_at: int | None
     result: str | None
     error: str | None
 
@@ -290,6 +292,9 @@ class SqlSubjects(SqlStore):
         since = (int(seconds * SECOND),)
         return self._database.ask(ports.ErasureMark, "subjects.recent_erasures", since, patience=_PATIENCE_SECONDS)
 
+    def note_times(self, alias: str, times: ports.ErasureTimes) -> None:
+        self._change("subjects.note_times", alias, *times)
+
     def forget_marks(self) -> None:
         with self._database.alone("erasures") as tx:
             tx.run("subjects.forget_erasures", (ports.MARK_DAYS * DAY,))
@@ -323,6 +328,9 @@ def _detach(
     moves = [(kind, State.RECYCLED, row.live) for kind, row in counted]  # out of sight now, and gone
     moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
     _keep_totals(tx, number, tenant, moves)
+    for scope in tx.all(ScopeRow, "figures.scopes_of_subject", (number,)):
+        tx.run("records.count_moves", (tenant, KINDS[scope.kind].name.value, ADDED, Cause.ERASURE.value, scope.next))
+    tx.run("subjects.note_request", (alias, subject.tenant, now))
     tx.run("subjects.remove_scopes", (number,))  # what the store holds is counted without them from now on
     detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}
     append(tx, number, [Event(now, Action.ERASED, None, detail)])
@@ -350,7 +358,11 @@ def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standi
         "rules": rules,
         "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
         "api keys": unbind(tx, tenant, user_id),
-        "job results": sum(_reword(tx, subject, row) for row in tx.all(JobWords, "subjects.job_words")),
+        "job results": sum(
+            _reword(tx, subject, row, f"subjects.reword_{which}")
+            for which in ("job", "run")
+            for row in tx.all(JobWords, f"subjects.{which}_words")
+        ),
     }
 
 
@@ -364,8 +376,8 @@ def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, e
     return removed
 
 
-def _reword(tx: Transaction, subject: Subject, job: JobWords) -> bool:
-    """Let what is known of a job's last run say nothing of a user; whether it did."""
+def _reword(tx: Transaction, subject: Subject, job: JobWords, write: str) -> bool:
+    """Let what is known of a run of a job say nothing of a user; whether it did."""
     tenant, user_id = subject.tenant, subject.user_id
     said: dict[str, Any] = json.loads(job.result or "{}")
     asides = said.get("set_aside", [])
@@ -374,7 +386,7 @@ def _reword(tx: Transaction, subject: Subject, job: JobWords) -> bool:
     if len(others) == len(asides) and reworded == job.error:
         return False
     result = None if job.result is None else to_json({**said, "set_aside": others})
-    tx.run("subjects.reword_job", (result, reworded, job.name))
+    tx.run(write, (result, reworded, job.name, job.started_at))
     return True
 
 

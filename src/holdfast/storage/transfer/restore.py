@@ -295,6 +295,7 @@ class RecordBatch(_RestoreBatch):
             }
             stored.append(_to_values("records", row, own))
             keyed.append((own["key"], json.loads(row["derived_from"] or "[]")))
+            self._batch.shift(kind, State(row["state"]), 1, row["size"])
             if row["state"] in LIVE:  # past its time nobody sees it, and the next sweep takes it
                 counter.count(1, row["size"])
                 end = self._find_end(row["ttl"], *about)
@@ -311,6 +312,7 @@ class RecordBatch(_RestoreBatch):
         for row in rows:
             counter = self._batch.counter(KINDS[row.kind])
             counter.note_change(row.id)
+            self._batch.shift(KINDS[row.kind], row.state, -1, -row.size)
             if row.state in LIVE:
                 counter.count(-1, -row.size)
             if row.pack is not None:

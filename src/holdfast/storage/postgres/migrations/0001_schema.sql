@@ -28,6 +28,10 @@ CREATE TABLE scopes (
     next     bigint NOT NULL DEFAULT 0,              -- count for the next record's key
     memories bigint NOT NULL DEFAULT 0,              -- live records
     bytes    bigint NOT NULL DEFAULT 0,              -- and their size
+    archived       bigint NOT NULL DEFAULT 0,        -- those of them that are archived
+    archived_bytes bigint NOT NULL DEFAULT 0,
+    binned         bigint NOT NULL DEFAULT 0,        -- records in the recycle bin
+    binned_bytes   bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (subject, scope)
 ) WITH (fillfactor = 70);
 
@@ -442,6 +446,17 @@ CREATE TABLE jobs (
     error       text   COLLATE "C"
 ) WITH (fillfactor = 70);
 
+-- The last runs of each job that did something, or failed.
+CREATE TABLE job_runs (
+    name        text   COLLATE "C" NOT NULL,
+    started_at  bigint NOT NULL,
+    finished_at bigint NOT NULL,
+    slot        bigint,                         -- NULL: it was run by hand
+    result      text  ,                            -- JSON
+    error       text  ,
+    PRIMARY KEY (name, started_at)
+);
+
 -- How many records moved, and why: counted where they move, so that every process's are in it.
 CREATE TABLE totals (
     subject bigint NOT NULL,
@@ -451,6 +466,29 @@ CREATE TABLE totals (
     count   bigint NOT NULL,
     PRIMARY KEY (subject, kind, state, cause)
 ) WITH (fillfactor = 70);
+
+-- What was counted of a tenant by the beginning of a day, as it was first looked at on that day: the difference of two days
+-- is what happened between them.
+CREATE TABLE daily_counts (
+    tenant text   COLLATE "C" NOT NULL,
+    day    bigint NOT NULL,                          -- days since 1970, UTC
+    kind   text   COLLATE "C" NOT NULL,
+    action text   COLLATE "C" NOT NULL,              -- 'added', 'archived', 'recycled', 'restored', 'deleted'
+    count  bigint NOT NULL,
+    PRIMARY KEY (tenant, day, kind, action)
+);
+
+-- How long each erasure took. It knows the user by the pseudonym only.
+CREATE TABLE erasure_times (
+    alias        text   COLLATE "C" PRIMARY KEY,
+    tenant       text   COLLATE "C" NOT NULL,
+    requested_at bigint NOT NULL,
+    hidden_at    bigint,                             -- nobody found anything of the user from then on
+    gone_at      bigint,                             -- the last look found nothing in any place
+    certified_at bigint
+);
+
+CREATE INDEX erasure_times_by_tenant ON erasure_times (tenant, requested_at);
 
 -- The latest time that the store believes, and the earliest sighting of one that is too far ahead of it.
 CREATE TABLE seen (

@@ -78,3 +78,18 @@ RETURNING name, holder, epoch, expires_at
 
 -- name: release
 UPDATE leases SET holder = '', expires_at = 0 WHERE name = $1 AND holder = $2 AND epoch = $3
+
+-- name: keep_run
+INSERT INTO job_runs (name, started_at, finished_at, slot, result, error) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (name, started_at) DO UPDATE
+SET finished_at = excluded.finished_at, slot = excluded.slot, result = excluded.result, error = excluded.error
+
+-- name: forget_runs
+DELETE FROM job_runs
+WHERE name = $1 AND started_at < (SELECT min(started_at)
+                                  FROM (SELECT started_at FROM job_runs WHERE name = $1
+                                        ORDER BY started_at DESC LIMIT $2) AS latest)
+
+-- name: runs
+SELECT name, started_at, finished_at, slot, result, error FROM job_runs
+WHERE ($1::text IS NULL OR name = $1) ORDER BY started_at DESC, name DESC

@@ -93,7 +93,7 @@ WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
 SELECT scope & :LAST_KIND AS kind, sum(bytes)::bigint AS bytes, sum(memories)::bigint AS memories FROM scopes GROUP BY 1
 
 -- name: totals
-SELECT kind, state, cause, sum(count)::bigint AS records FROM totals GROUP BY 1, 2, 3
+SELECT kind, state, cause, sum(count)::bigint AS records FROM totals WHERE state <> 'added' GROUP BY 1, 2, 3
 
 -- name: bin_of_sessions
 SELECT :SESSION
@@ -113,3 +113,44 @@ SELECT count(*) FROM profiles JOIN records INDEXED BY records_due ON records.pro
 WHERE profiles.tenant = $1 AND profiles.kind = $2 AND delete_after IS NOT NULL
   AND state IN ('active', 'archived') AND aged_from <= $3 - delete_after
   AND subject = $5::bigint >> :KEY_BITS AND key BETWEEN $4 AND $5
+
+-- What becomes due on each of some days: 0 is all up to the first moment, 1 what is due within a day after it, and so on.
+-- name: by_day
+SELECT :DAY_CENSUS
+FROM (SELECT subject AS number, agent_id, greatest(0, (aged_from - $3::bigint + 86399999999) / 86400000000) AS day,
+             count(*) AS records, sum(size)::bigint AS bytes
+      FROM records INDEXED BY records_due
+      WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived') AND aged_from <= $4
+      GROUP BY 1, 2, 3) AS due
+JOIN subjects ON subjects.no = number
+
+-- name: sessions_by_day
+SELECT :DAY_CENSUS
+FROM (SELECT subject AS number, agent_id, greatest(0, (aged_from - $3::bigint + 86399999999) / 86400000000) AS day,
+             count(*) AS records, sum(size)::bigint AS bytes
+      FROM sessions INDEXED BY sessions_due
+      WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from <= $4
+      GROUP BY 1, 2, 3) AS due
+JOIN subjects ON subjects.no = number
+
+-- name: bin_by_day
+SELECT :DAY_CENSUS, kind
+FROM (SELECT subject AS number, kind, '' AS agent_id,
+             greatest(0, (purge_at - $1::bigint + 86399999999) / 86400000000) AS day,
+             count(*) AS records, sum(size)::bigint AS bytes
+      FROM records INDEXED BY records_binned
+      WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
+      GROUP BY 1, 2, 3, 4) AS binned
+JOIN subjects ON subjects.no = number
+WHERE subjects.subject >= $3::text || '/' AND subjects.subject < $3::text || '0'
+
+-- name: session_bin_by_day
+SELECT :DAY_CENSUS
+FROM (SELECT subject AS number, '' AS agent_id,
+             greatest(0, (purge_at - $1::bigint + 86399999999) / 86400000000) AS day,
+             count(*) AS records, sum(size)::bigint AS bytes
+      FROM sessions INDEXED BY sessions_binned
+      WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
+      GROUP BY 1, 2, 3) AS binned
+JOIN subjects ON subjects.no = number
+WHERE subjects.subject >= $3::text || '/' AND subjects.subject < $3::text || '0'

@@ -16,3 +16,86 @@ SELECT kind, state, agent_id, session_id, source, count(*) AS records, sum(size)
 FROM records
 WHERE subject = $2::bigint >> :KEY_BITS AND key BETWEEN $1 AND $2 AND state IN ('active', 'archived', 'recycled')
 GROUP BY kind, state, agent_id, session_id, source
+
+-- How many records each profile makes due at a moment, as far as one cares to count.
+-- name: due_to_recycle
+SELECT kind, count(*) AS records
+FROM (SELECT profiles.kind FROM profiles JOIN records INDEXED BY records_due ON records.profile = profiles.no
+      WHERE profiles.tenant = $1 AND delete_after IS NOT NULL
+        AND state IN ('active', 'archived') AND aged_from <= $2 - delete_after
+      LIMIT $3) AS due
+GROUP BY kind
+
+-- name: due_to_archive
+SELECT kind, count(*) AS records
+FROM (SELECT profiles.kind FROM profiles JOIN records INDEXED BY records_due ON records.profile = profiles.no
+      WHERE profiles.tenant = $1 AND archive_after IS NOT NULL
+        AND state IN ('active', 'archived') AND state = 'active' AND aged_from <= $2 - archive_after
+        AND (delete_after IS NULL OR aged_from > $2 - delete_after)
+      LIMIT $3) AS due
+GROUP BY kind
+
+-- name: due_sessions
+SELECT kind, count(*) AS records
+FROM (SELECT profiles.kind FROM profiles JOIN sessions INDEXED BY sessions_due ON sessions.profile = profiles.no
+      WHERE profiles.tenant = $1 AND delete_after IS NOT NULL AND state = 'active' AND aged_from <= $2 - delete_after
+      LIMIT $3) AS due
+GROUP BY kind
+
+-- name: due_in_bin
+SELECT kind, count(*) AS records
+FROM (SELECT records.kind FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
+      WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
+        AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+      LIMIT $3) AS due
+GROUP BY kind
+
+-- The first that becomes due of each profile; a move that is not made yet may lie behind.
+-- name: first_due
+SELECT kind, min(due) AS due
+FROM (SELECT kind, least(coalesce(archive_after, delete_after), coalesce(delete_after, archive_after))
+                   + (SELECT min(aged_from) FROM records
+                      WHERE profile = profiles.no AND state = 'active' AND state IN ('active', 'archived')) AS due
+      FROM profiles WHERE tenant = $1 AND kind <> 'history'
+      UNION ALL
+      SELECT kind, delete_after + (SELECT min(aged_from) FROM records
+                                   WHERE profile = profiles.no AND state = 'archived'
+                                     AND state IN ('active', 'archived'))
+      FROM profiles WHERE tenant = $1 AND kind <> 'history'
+      UNION ALL
+      SELECT kind, delete_after + (SELECT min(aged_from) FROM sessions WHERE profile = profiles.no AND state = 'active')
+      FROM profiles WHERE tenant = $1 AND kind = 'history') AS firsts
+WHERE due IS NOT NULL GROUP BY kind
+
+-- name: bin_ends
+SELECT min(purge_at) AS first, max(purge_at) AS last
+FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
+WHERE state IN ('recycled', 'deleting')
+  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+
+-- name: totals
+SELECT kind, state, cause, sum(count)::bigint AS records
+FROM subjects JOIN totals ON totals.subject = subjects.no
+WHERE subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0' GROUP BY kind, state, cause
+
+-- name: sessions
+SELECT state, count(*) AS records
+FROM subjects JOIN sessions ON sessions.subject = subjects.no
+WHERE subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0' GROUP BY state
+
+-- name: days
+SELECT day, kind, action, count AS times FROM daily_counts WHERE tenant = $1 AND day >= $2 ORDER BY day, kind, action
+
+-- name: last_day
+SELECT max(day) FROM daily_counts WHERE tenant = $1
+
+-- name: note_day
+INSERT INTO daily_counts (tenant, day, kind, action, count) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, day, kind, action) DO NOTHING
+
+-- name: forget_days
+DELETE FROM daily_counts WHERE tenant = $1 AND day < $2
+
+-- name: erasures
+SELECT requested_at, hidden_at, gone_at, certified_at FROM erasure_times
+WHERE tenant = $1 AND (requested_at >= $2 OR certified_at IS NULL) ORDER BY requested_at

@@ -93,10 +93,10 @@ WHERE tenant = $1 AND user_id IS NULL AND memory_id IS NOT NULL AND (released_at
 DELETE FROM holds WHERE id = $1
 
 -- name: job_words
-SELECT name, result, error FROM jobs WHERE result IS NOT NULL OR error IS NOT NULL
+SELECT name, started_at, result, error FROM jobs WHERE result IS NOT NULL OR error IS NOT NULL
 
 -- name: reword_job
-UPDATE jobs SET result = $1, error = $2 WHERE name = $3
+UPDATE jobs SET result = $1, error = $2 WHERE name = $3 AND $4::bigint IS NOT DISTINCT FROM started_at
 
 -- name: seen
 SELECT no, hash FROM ledger_seen
@@ -116,3 +116,18 @@ WHERE erased_at >= :NOW - $1::bigint
 
 -- name: forget_erasures
 DELETE FROM recent_erasures WHERE erased_at < :NOW - $1::bigint
+
+-- name: run_words
+SELECT name, started_at, result, error FROM job_runs
+
+-- name: reword_run
+UPDATE job_runs SET result = $1, error = $2 WHERE name = $3 AND started_at = $4
+
+-- name: note_request
+INSERT INTO erasure_times (alias, tenant, requested_at) VALUES ($1, $2, $3) ON CONFLICT (alias) DO NOTHING
+
+-- name: note_times
+UPDATE erasure_times SET requested_at = least(requested_at, coalesce($2::bigint, requested_at)),
+                         hidden_at = coalesce(hidden_at, $3::bigint), gone_at = coalesce($4::bigint, gone_at),
+                         certified_at = coalesce($5::bigint, certified_at)
+WHERE alias = $1

@@ -43,3 +43,6 @@ sessions.no AS key, subjects.subject, sessions.subject AS number, id, state, ver
 -- name: CURRENT
 key, records.kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, records.ttl, revision,
        text_hash, :MOST_VERSIONS
+
+-- name: DAY_CENSUS
+subjects.subject, agent_id, day, records, bytes

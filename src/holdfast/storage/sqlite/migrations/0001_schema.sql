@@ -19,7 +19,11 @@ CREATE TABLE scopes (
     floor    INTEGER NOT NULL DEFAULT 0,         -- changes up to here are no longer listed
     next     INTEGER NOT NULL DEFAULT 0,         -- count for the next record's key
     memories INTEGER NOT NULL DEFAULT 0,         -- live records
-    bytes    INTEGER NOT NULL DEFAULT 0          -- and their size
+    bytes    INTEGER NOT NULL DEFAULT 0,         -- and their size
+    archived       INTEGER NOT NULL DEFAULT 0,   -- those of them that are archived
+    archived_bytes INTEGER NOT NULL DEFAULT 0,
+    binned         INTEGER NOT NULL DEFAULT 0,   -- records in the recycle bin
+    binned_bytes   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Changed and removed records, one row a transaction (new ones are found by their key), so that an index reads again only those.
@@ -402,6 +406,17 @@ CREATE TABLE jobs (
     error       TEXT
 ) STRICT, WITHOUT ROWID;
 
+-- The last runs of each job that did something, or failed.
+CREATE TABLE job_runs (
+    name        TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL,
+    slot        INTEGER,                         -- NULL: it was run by hand
+    result      TEXT   ,                            -- JSON
+    error       TEXT   ,
+    PRIMARY KEY (name, started_at)
+) STRICT, WITHOUT ROWID;
+
 -- How many records moved, and why: counted where they move, so that every process's are in it.
 CREATE TABLE totals (
     subject INTEGER NOT NULL,
@@ -411,6 +426,29 @@ CREATE TABLE totals (
     count   INTEGER NOT NULL,
     PRIMARY KEY (subject, kind, state, cause)
 ) STRICT, WITHOUT ROWID;
+
+-- What was counted of a tenant by the beginning of a day, as it was first looked at on that day: the difference of two days
+-- is what happened between them.
+CREATE TABLE daily_counts (
+    tenant TEXT    NOT NULL,
+    day    INTEGER NOT NULL,                     -- days since 1970, UTC
+    kind   TEXT    NOT NULL,
+    action TEXT    NOT NULL,                     -- 'added', 'archived', 'recycled', 'restored', 'deleted'
+    count  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, day, kind, action)
+) STRICT, WITHOUT ROWID;
+
+-- How long each erasure took. It knows the user by the pseudonym only.
+CREATE TABLE erasure_times (
+    alias        TEXT    PRIMARY KEY,
+    tenant       TEXT    NOT NULL,
+    requested_at INTEGER NOT NULL,
+    hidden_at    INTEGER,                        -- nobody found anything of the user from then on
+    gone_at      INTEGER,                        -- the last look found nothing in any place
+    certified_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX erasure_times_by_tenant ON erasure_times (tenant, requested_at);
 
 -- The latest time that the store believes, and the earliest sighting of one that is too far ahead of it.
 CREATE TABLE seen (
