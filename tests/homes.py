@@ -19,7 +19,7 @@ import pytest
 import databases
 from databases import TestDatabase
 from holdfast.core.clock import IdSource
-from holdfast.lifecycle.session_parts import OpenParts
+from holdfast.lifecycle.part_registry import OpenParts
 from holdfast.ports.stores import Tenant
 from holdfast.settings import Settings, read_settings
 from holdfast.storage.relational.database import Database

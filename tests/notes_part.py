@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import StoreAwayError
-from holdfast.lifecycle.session_parts import KINDS
+from holdfast.lifecycle.part_registry import KINDS
 from holdfast.ports.session_parts import PartMove, PartRegistration, PartSession
 
 KIND = "notes"

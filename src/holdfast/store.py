@@ -36,13 +36,14 @@ from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.figures.memories import Memories
 from holdfast.lifecycle.holds import Holds
+from holdfast.lifecycle.part_registry import OpenParts
 from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
 from holdfast.lifecycle.schedule.schedule import JOBS, Schedule
-from holdfast.lifecycle.session_parts import OpenParts, SessionParts
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sessions import ConversationSummaries, Sessions
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.entity import refresh_entity_text

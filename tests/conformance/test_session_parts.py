@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from holdfast.integrations.langgraph.checkpoints import make_id
-from holdfast.lifecycle.session_parts import KINDS
+from holdfast.lifecycle.part_registry import KINDS
 from holdfast.ports.session_parts import PartMove, PartRegistration, PartSession, SessionPart
 from integrations.graphs import PLACES, open_threads
 from notes_part import Notes, open_part

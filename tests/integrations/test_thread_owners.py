@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from holdfast.core.errors import InvalidInputError, StoreBusyError
 from holdfast.integrations.langgraph.checkpoints import AGENT, Thread, make_id, read_time
 from holdfast.integrations.langgraph.values import to_plain
-from holdfast.lifecycle.session_parts import METHODS
+from holdfast.lifecycle.part_registry import METHODS
 from holdfast.ports.session_parts import SessionPart
 from integrations.graphs import PLACES, Place, config_of, open_threads, recycle, say, stored_bytes, talk
 

@@ -34,7 +34,8 @@ from holdfast.core.records import Scope, State, Subject
 from holdfast.core.values import moment
 from holdfast.health.checks import Check
 from holdfast.health.store import check_lifecycle
-from holdfast.lifecycle.session_parts import KINDS, METHODS, OpenParts, SessionParts, open_part
+from holdfast.lifecycle.part_registry import KINDS, METHODS, OpenParts, open_part
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports import session_parts as port
 from holdfast.ports.session_parts import PartRegistration
 from homes import Homes, on_sqlite

@@ -20,9 +20,10 @@ from holdfast.core.values import DAY, describe_duration, iso, moment
 from holdfast.health.checks import ADVICE, Check, advice_of, advise, check, fail, ok, warn
 from holdfast.lifecycle.audit import compare_note
 from holdfast.lifecycle.clock import ClockTrust, ClockWatch
+from holdfast.lifecycle.part_registry import OpenParts
 from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.lifecycle.schedule.schedule import GRACE, JOBS, Job, Schedule
-from holdfast.lifecycle.session_parts import OpenParts, SessionParts
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.coordination import IdentityStore
 from holdfast.ports.objects import Pack, PackStore

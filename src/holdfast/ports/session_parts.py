@@ -2,7 +2,7 @@
 
 A part keeps something for sessions of one tenant, in a place of its own. The session in the store is what lives, waits
 in the recycle bin and goes; a part follows it. A part is registered in the store (``PartStore``), so that every process
-knows it, and is opened by its kind: ``KINDS`` of ``lifecycle/session_parts.py`` names for each kind the function
+knows it, and is opened by its kind: ``KINDS`` of ``lifecycle/part_registry.py`` names for each kind the function
 ``open_part(registration, url) -> SessionPart``, in a module that is imported when a part of the kind is first needed.
 ``url`` is the registered one with its password, where that is known.
 
