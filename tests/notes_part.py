@@ -165,8 +165,9 @@ class Notes:
         with self._open("a purge") as connection:
             return sum(connection.execute("DELETE FROM bin WHERE item_id = ?", (one,)).rowcount for one in item_ids)
 
-    def binned(self, before: int) -> list[str]:
-        return [one for (one,) in self._all("SELECT DISTINCT item_id FROM bin WHERE recycled_at < ?", before)]
+    def binned(self, before: int) -> Mapping[str, PartSession]:
+        found = self._all("SELECT item_id, session_id, user_id, agent_id, at FROM bin WHERE recycled_at < ?", before)
+        return {one: PartSession(name, user or "", agent, at) for one, name, user, agent, at in found}
 
     def _is_theirs(self, user_id: str) -> str:
         return "(user_id = ? OR user_id IS NULL)" if user_id == self._unowned_as else "user_id = ?"

@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 from effort import soak, times
 from holdfast.core.errors import (
+    ConflictError,
     NotAStoreError,
     StorageError,
     StoreReadOnlyError,
@@ -113,14 +114,14 @@ def test_a_thread_comes_back_from_the_bin_as_it_was_and_resumes(place: Place, ta
 
     assert recycle(tables, "bin", survey(tables)["moved"]) == {}
     assert graph.get_state(config_of("moved")).values == {}
-    assert (tables.binned(7), tables.binned(8)) == ([], ["bin"])
+    assert (list(tables.binned(7)), list(tables.binned(8))) == ([], ["bin"])
     assert tables.restore(["bin"]) == set()
 
     assert look(graph, config_of("moved")) == before
     for name in ("moved", "untouched"):
         graph.invoke(Command(resume="yes"), config_of(name))
     assert look(graph, config_of("moved")) == look(graph, config_of("untouched"))
-    assert tables.binned(8) == []
+    assert tables.binned(8) == {}
 
 
 def test_a_thread_that_was_active_after_it_was_planned_stays(place: Place, tables: ThreadPart) -> None:
@@ -166,7 +167,7 @@ def test_a_thread_can_be_in_the_bin_twice(place: Place, tables: ThreadPart) -> N
     assert look(graph, config_of("thread")) == seen[1]
     assert recycle(tables, "two", _thread(tables, "thread")) == {}
     assert tables.purge(["two"]) > 0
-    assert tables.binned(8) == []
+    assert tables.binned(8) == {}
 
 
 def test_a_run_whose_thread_is_recycled_at_any_moment_fails_and_leaves_no_half_of_a_thread(
@@ -231,18 +232,30 @@ def test_a_thinned_thread_resumes_and_its_last_states_are_as_they_were(place: Pl
             say(graph, config_of(name), f"hello {number}")
     rows, size = tables.count("ann"), tables.sizes(["thinned"])["thinned"]
 
-    removed = tables.thin("thinned", keep_last=2)
+    before = list(place.saver.list({"configurable": {"thread_id": "thinned"}}))
+
+    removed = tables.thin("thinned", "past", keep_last=2, now=7)
 
     assert removed > rows / 4
-    assert tables.count("ann") == rows - removed
+    assert tables.count("ann") == rows + 1, "they are in the bin"
+    assert tables.counts()[-2:] == (0, 1)
     assert tables.sizes(["thinned"])["thinned"] < size / 2
     kept, whole = look(graph, config_of("thinned")), look(graph, config_of("untouched"))
     assert kept[:4] == whole[:4]
     assert 2 <= len(kept[4]) < 10
     assert kept[4] == whole[4][: len(kept[4])]
+    removed += tables.thin("thinned", "later past", keep_last=1, now=8)
+    assert (tables.restore_earlier("thinned"), tables.restore_earlier("thinned")) == (removed, 0)
+    assert list(place.saver.list({"configurable": {"thread_id": "thinned"}})) == before
+    tables.thin("thinned", "past", keep_last=2, now=9)
     for name in ("thinned", "untouched"):
         say(graph, config_of(name), "more")
     assert look(graph, config_of("thinned"))[:4] == look(graph, config_of("untouched"))[:4]
+    place.saver.delete_thread("thinned")
+    say(graph, config_of("thinned"), "anew")
+    with pytest.raises(ConflictError, match="restore that first"):
+        tables.restore_earlier("thinned")
+    assert list(tables.binned(10)) == ["past"]
 
 
 def test_erasing_a_user_leaves_no_byte_of_them(place: Place, tables: ThreadPart, tmp_path: Path) -> None:
@@ -270,7 +283,7 @@ def test_threads_that_are_moved_and_thinned_at_random_go_on_like_their_twins(eng
             kinds=st.lists(st.sampled_from(["note", "fan", "stop", "ask", "own"]), min_size=1, max_size=4),
             frequency=st.integers(1, 5),
             steps=st.lists(
-                st.tuples(st.sampled_from(["say", "say", "fork", "recycle", "thin"]), st.integers(1, 4)),
+                st.tuples(st.sampled_from(["say", "say", "fork", "recycle", "thin", "restore"]), st.integers(1, 4)),
                 min_size=2,
                 max_size=8,
             ),
@@ -306,8 +319,11 @@ class _Twins:
             assert self._tables.restore(["bin"]) == set()
             assert self._tuples() == before
         elif step == "thin":
-            self._tables.thin(self._moved, keep_last=amount)
+            self._tables.thin(self._moved, f"{self._moved}, {next(self._number)}", keep_last=amount, now=7)
             self._is_thinned = True
+        elif step == "restore":
+            self._tables.restore_earlier(self._moved)
+            self._is_thinned = False
         else:
             self._runs += 1
             for name in (self._moved, self._twin):

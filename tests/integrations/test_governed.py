@@ -125,6 +125,8 @@ def test_pruning_keeps_the_latest_state_also_of_delta_channels_unless_a_hold_kee
     pruned = look(world.graph, config_of("pruned"))
     assert pruned[:4] == before["pruned"][:4]
     assert len(pruned[4]) < len(before["pruned"][4])
+    assert world.threads.restore("pruned") > 0
+    assert look(world.graph, config_of("pruned")) == before["pruned"], "it was in the bin"
     assert look(world.graph, config_of("held")) == before["held"]
     with pytest.raises(InvalidInputError, match="strategy"):
         world.saver.prune(["pruned"], strategy="keep_all")

@@ -234,6 +234,11 @@ def test_thinning_keeps_what_threads_need_and_leaves_those_under_a_hold_whole(wo
     assert after[:4] == before["thinned"][:4]
     assert 2 <= len(after[4]) < len(before["thinned"][4])
     assert look(world.graph, config_of("held")) == before["held"]
+    assert (threads.status()["thinned"], threads.status()["in_bin"]) == (1, 0)
+    assert threads.restore("thinned") == done["rows"]
+    assert look(world.graph, config_of("thinned")) == before["thinned"]
+    said = [(entry["action"], entry["detail"].get("rows")) for entry in world.holdfast.audit.tail(limit=2)]
+    assert said == [("recycled", done["rows"]), ("restored", done["rows"])]
     with pytest.raises(InvalidInputError, match="keep_last"):
         threads.thin(keep_last=0)
 

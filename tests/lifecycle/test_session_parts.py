@@ -455,7 +455,7 @@ def test_what_has_no_owner_is_left_alone_or_goes_with_the_one_who_was_named(worl
     assert world.states() == {"lost": ("recycled", "recycled")}
     world.holdfast.erase_user("ann")
     assert world.holdfast.parts.list()[0]["unowned_as"] is None
-    assert world.notes.binned(2**62) == []
+    assert world.notes.binned(2**62) == {}
 
 
 @on_sqlite
@@ -502,7 +502,7 @@ def test_a_part_is_given_up_only_with_an_empty_bin_or_on_purpose(world: World) -
         world.holdfast.parts.remove("notes")
     assert world.holdfast.parts.remove("notes", confirm=True)["name"] == "notes"
     assert world.holdfast.parts.list() == []
-    assert world.notes.binned(2**62) != []
+    assert world.notes.binned(2**62) != {}
     assert world.holdfast.recycle.restore(session_id="trip") == 1
     with pytest.raises(NotFoundError):
         world.holdfast.parts.remove("notes")
@@ -550,10 +550,16 @@ def test_what_a_part_has_in_its_bin_for_sessions_that_no_store_knows_goes_in_tim
     raw.run(world.holdfast, "DELETE FROM sessions")
     world.clock.advance(days=15)
     world.holdfast.sweep()
-    assert world.notes.binned(2**62) != []
+    assert world.notes.binned(2**62) != {}
     world.clock.advance(days=2)
+    hold = world.holdfast.holds.add(session_id="trip", reason="a dispute")
     world.holdfast.sweep()
-    assert world.notes.binned(2**62) == []
+    assert world.notes.binned(2**62) != {}, "a hold keeps it"
+    world.holdfast.holds.release(hold.id)
+    world.holdfast.sweep()
+    assert world.notes.binned(2**62) == {}
+    (entry,) = [one for one in world.holdfast.audit.tail(limit=9) if one["detail"].get("kind") == "part"][-1:]
+    assert (entry["action"], entry["item"], entry["detail"]["count"]) == ("deleted", "notes", 1)
 
 
 def test_a_store_that_comes_back_from_a_backup_and_what_belongs_to_its_sessions_agree_again(world: World) -> None:

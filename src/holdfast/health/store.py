@@ -233,7 +233,7 @@ def _check_parts(store: Tenant) -> Check | None:
     if behind := store.history.count_behind():
         problems.append(f"what belongs to {behind:,} sessions has not followed them yet")
     if problems:
-        return warn("\n".join(problems), ADVICE["parts"])
+        return warn("\n".join(problems), ADVICE["part_problems"])
     return ok(f"{', '.join(sorted(found))}: can be reached, and all sessions are followed")
 
 

@@ -186,8 +186,8 @@ class PartRegistry:
         self._note(Action.DELETED, name)
         return _describe(registration)
 
-    def _note(self, action: Action, name: str) -> None:
-        detail = {"kind": "part"}
+    def _note(self, action: Action, name: str, **more: Any) -> None:
+        detail = {"kind": "part", **more}
         self.tenant.audit.append(Subject(self.tenant.name), [Event(self.tenant.now(), action, name, detail)])
 
     def _registered(self) -> Sequence[PartRegistration]:

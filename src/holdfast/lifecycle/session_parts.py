@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.core.decisions import NO_LIFE, Life
+from holdfast.core.audit import Action
+from holdfast.core.decisions import NO_LIFE, Held, Life
 from holdfast.core.errors import InvalidScopeError, StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import DAY, FOREVER
@@ -93,14 +94,35 @@ class SessionParts(PartRegistry):
 
     def try_to_follow(self, upto: int) -> None:
         """The same at the end of a sweep. What lies in the bin of a part though no session has known it since long
-        before a moment, because the store is another now, is deleted.
+        before a moment, because it was a piece of one, or the store is another now, is deleted, unless a hold keeps it.
         """
+
+        def purge(part: SessionPart) -> int:
+            binned = part.binned(upto - BIN - DAY)
+            unknown = self.tenant.history.unknown(list(binned))
+            gone = [item_id for item_id in sorted(unknown) if not self.is_held(binned[item_id])]
+            if gone:
+                part.purge(gone)
+            return len(gone)
+
         with _log_trouble("something has not followed its session yet"):
             self.follow()
-            lost = self.ask(lambda part: part.binned(upto - BIN - DAY))
-            unknown = self.tenant.history.unknown([one for some in lost.values() for one in some])
-            if unknown:
-                self.ask(lambda part: part.purge(sorted(unknown)))
+            for name, count in self.ask(purge).items():
+                if count:
+                    reason = "their time in the bin was over, and no session has them"
+                    self._note(Action.DELETED, name, count=count, reason=reason)
+
+    def is_held(self, held: PartSession) -> bool:
+        """Whether a hold keeps what a part has for a session."""
+        holds = self.tenant.holds.list(self.tenant.name)
+        if not holds:
+            return False
+        session_id = held.session_id
+        if any(hold.covers(Held(held.user_id, held.agent_id, session_id, session_id, {})) for hold in holds):
+            return True
+        scope = self._scope_of(held)
+        known = None if scope is None else self.tenant.history.find(scope, now=self.tenant.now())
+        return known is not None and self.tenant.history.hold_on(known.subject, known.id) is not None
 
     def follow_session(self, subject: Subject, item_id: str) -> Outcome:
         """Let parts follow one session; ``TAKEN`` or ``STALE`` if it had to go back to where it was."""

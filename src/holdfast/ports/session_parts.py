@@ -117,8 +117,10 @@ class PartBin(Protocol):
     def purge(self, item_ids: Sequence[str]) -> int:
         """Delete sessions from the bin for good; how many rows they had."""
 
-    def binned(self, before: int) -> list[str]:
-        """The ids under which something has been in the bin since before a moment."""
+    def binned(self, before: int) -> Mapping[str, PartSession]:
+        """What has been in the bin since before a moment, and whose it is (nobody's, if no user is named), by the ids
+        that it has there.
+        """
 
 
 class PartUser(Protocol):

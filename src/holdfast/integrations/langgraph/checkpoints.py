@@ -16,7 +16,6 @@ from holdfast.core.errors import InvalidScopeError, NotAStoreError, StoreTooNewE
 from holdfast.core.values import DAY, check_id
 from holdfast.installation import upgrade_command
 from holdfast.integrations.langgraph.databases import BIN, Database
-from holdfast.integrations.langgraph.kept_checkpoints import Checkpoint, choose_kept
 from holdfast.ports.session_parts import PartMove, PartSession
 
 T = TypeVar("T")
@@ -74,6 +73,8 @@ class ThreadCounts(NamedTuple):
     oldest: int | None
     """When the thread was active that was idle for longest."""
     in_bin: int
+    thinned: int
+    """Threads of which earlier checkpoints are in the bin."""
 
 
 class BinnedThread(NamedTuple):
@@ -250,16 +251,20 @@ class CheckpointTables:
                 self.database.lock(sorted({thread.thread_id for thread in binned}))
                 taken = self._taken(binned)
                 back = [thread.bin_id for thread in binned if thread.bin_id not in taken]
-                self.database.run("let_pass")
-                for table in self.database.tables:
-                    self.database.run(
-                        f"INSERT INTO @{table} ({self.names(table)}) SELECT {self.names(table)} "  # noqa: S608
-                        f"FROM @{BIN}{table} WHERE bin IN ENTRIES(:bins)",
-                        bins=back,
-                    )
-                self._purge([*back, ""])
+                self.bring_back(back)
                 stayed |= taken
         return stayed
+
+    def bring_back(self, bin_ids: Sequence[str]) -> int:
+        """Move rows from the bin to where they were, within a transaction; how many."""
+        self.database.run("let_pass")
+        for table in self.database.tables:
+            self.database.run(
+                f"INSERT INTO @{table} ({self.names(table)}) SELECT {self.names(table)} "  # noqa: S608 - our names
+                f"FROM @{BIN}{table} WHERE bin IN ENTRIES(:bins) ON CONFLICT DO NOTHING",
+                bins=list(bin_ids),
+            )
+        return self._purge([*bin_ids, ""])
 
     def taken(self, item_ids: Sequence[str]) -> set[str]:
         """Those of these ids in the bin whose thread was begun anew."""
@@ -287,9 +292,15 @@ class CheckpointTables:
                 removed += self.remove_late([thread.thread_id for thread in binned], make_id(until))
         return removed
 
-    def binned(self, before: int) -> list[str]:
-        """The ids under which a thread has been in the bin since before a moment."""
-        return [bin_id for (bin_id,) in self.database.all("binned_before", before=before)]
+    def binned(self, before: int) -> dict[str, PartSession]:
+        """What has been in the bin since before a moment, by the ids that it has there: threads, and earlier
+        checkpoints of threads.
+        """
+        found = self.database.all("binned_before", before=before)
+        return {
+            bin_id: PartSession(thread_id, user_id or "", agent_id or AGENT, active_at)
+            for bin_id, thread_id, user_id, agent_id, active_at in found
+        }
 
     def find_binned(self, bin_ids: Sequence[str]) -> list[BinnedThread]:
         """What is in the bin under these ids."""
@@ -333,41 +344,6 @@ class CheckpointTables:
     def names(self, table: str) -> str:
         """The columns of a table, for a statement."""
         return ", ".join(f'"{column}"' for column in self.columns[table])
-
-    # --- thinning -----------------------------------------------------------------------------------------------------
-
-    def thin(self, thread_id: str, *, keep_last: int) -> int:
-        """Delete the checkpoints of a thread that are not needed beside its last ones, for good; how many rows went.
-
-        The thread resumes as before, and its history is as long as what was kept.
-        """
-        with self.database.transaction():
-            self.database.lock([thread_id])
-            checkpoints = self.database.checkpoints(thread_id)
-            kept = choose_kept(checkpoints, keep_last)
-            return sum(
-                self._keep(thread_id, namespace, [one for one in kept if one.namespace == namespace], checkpoints)
-                for namespace in {one.namespace for one in checkpoints}
-            )
-
-    def _keep(self, thread_id: str, namespace: str, kept: list[Checkpoint], checkpoints: list[Checkpoint]) -> int:
-        """Delete the other checkpoints of a namespace, their writes, and values that only they refer to."""
-        ids = {one.id for one in kept}
-        others = [one for one in checkpoints if one.namespace == namespace and one.id not in ids]
-        if not others:
-            return 0
-        where = {"thread": thread_id, "namespace": namespace, "ids": [one.id for one in others]}
-        removed = sum(self.database.run(f"thin_{table}", **where) for table in self.database.tables[:2])
-        cut = [one.id for one in kept if one.parent is not None and one.parent not in ids]
-        self.database.run("cut_parents", thread=thread_id, namespace=namespace, ids=cut)
-        if "checkpoint_blobs" in self.columns:
-            needed = {value for one in kept for value in one.versions.items()}
-            unneeded = {value for one in others for value in one.versions.items()} - needed
-            for channel in {channel for channel, _ in unneeded}:
-                versions = [version for name, version in unneeded if name == channel]
-                where = {"thread": thread_id, "namespace": namespace, "channel": channel, "versions": versions}
-                removed += self.database.run("thin_checkpoint_blobs", **where)
-        return removed
 
 
 def _is_owner(thread: Thread, session: PartSession) -> bool:

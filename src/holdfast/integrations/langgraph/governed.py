@@ -25,7 +25,8 @@ class Governed(BaseCheckpointSaver[Any]):
     until the next sweep; with it, it is gone at that instant, and a run begins anew.
 
     ``delete_thread`` and ``prune(strategy="delete")`` send threads to the recycle bin; ``prune`` with ``keep_latest``
-    thins them, also those with delta channels. ``HeldError`` while a hold keeps one. Everything else is the saver's.
+    sends what comes before their last checkpoints there, also of those with delta channels (``Threads.restore`` brings
+    it back). ``HeldError`` while a hold keeps one. Everything else is the saver's.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any], threads: Threads) -> None:

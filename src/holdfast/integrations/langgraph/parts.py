@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from holdfast.integrations.langgraph.checkpoints import AGENT, CheckpointTables, Thread, to_sessions
+from holdfast.integrations.langgraph.checkpoints import AGENT, Thread, to_sessions
 from holdfast.integrations.langgraph.databases import BIN, open_database
+from holdfast.integrations.langgraph.thinned_threads import ThinnedTables
 from holdfast.integrations.langgraph.values import to_plain
 from holdfast.ports.session_parts import PartRegistration, PartSession
 
@@ -35,7 +36,7 @@ def open_part(registration: PartRegistration, url: str) -> ThreadPart:
     return part
 
 
-class ThreadPart(CheckpointTables):
+class ThreadPart(ThinnedTables):
     """The ``SessionPart`` of a database with LangGraph's threads."""
 
     @property
@@ -68,7 +69,10 @@ class ThreadPart(CheckpointTables):
             "thread_id = :session_id": session_id,
         }
         where = " AND ".join(["thread_id > :after", *(text for text, value in conditions.items() if value is not None)])
-        is_binned = "SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = known.thread_id AND bin.head = known.head"
+        is_binned = (
+            "SELECT 1 FROM @holdfast_bin AS bin "
+            "WHERE bin.thread_id = known.thread_id AND bin.head = known.head AND bin.cut IS NULL"
+        )
         asked = {"idle_since": idle_since, "user_id": user_id, "agent_id": agent_id, "session_id": session_id}
         after = ""
         while found := [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypedDict, cast
 
-from holdfast.core.decisions import Held
+from holdfast.core.audit import Action, Event
 from holdfast.core.errors import ConflictError, HeldError, quote
-from holdfast.core.records import HISTORY, Scope
+from holdfast.core.records import HISTORY, Scope, Subject
 from holdfast.core.values import check_count, iso
 from holdfast.engine import Holdfast, default_engine
 from holdfast.integrations.langgraph.checkpoints import Thread, read_name, to_sessions
@@ -40,6 +41,8 @@ class ThreadStatus(TypedDict):
     threads: int
     users: int
     in_bin: int
+    thinned: int
+    """Threads of which earlier checkpoints are in the recycle bin."""
     longest_idle_since: str | None
     without_owner: int
     without_time: int
@@ -133,6 +136,7 @@ class Threads:
             "threads": counts.threads,
             "users": counts.users,
             "in_bin": counts.in_bin,
+            "thinned": counts.thinned,
             "longest_idle_since": None if counts.oldest is None else iso(counts.oldest),
             "without_owner": counts.unowned,
             "without_time": counts.undated,
@@ -146,9 +150,10 @@ class Threads:
         thread_ids: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> Thinned:
-        """Delete the checkpoints that threads do not need beside their last ones, for good, past the recycle bin.
+        """Send the checkpoints that threads do not need beside their last ones to the recycle bin.
 
-        A thread resumes as before; what is gone is the way back to states before. Threads under a hold stay whole.
+        A thread resumes as before; what is gone is the way back to states before, until ``restore``. Threads under a
+        hold stay whole.
         """
         check_count(keep_last, "keep_last", most=_MOST_KEPT)
         part = self._part
@@ -156,22 +161,45 @@ class Threads:
         done: Thinned = {"name": self.name, "threads": 0, "rows": 0, "held": 0, "left_alone": []}
         found = [] if thread_ids is None else list(to_sessions(part.find(list(thread_ids)).values()))
         for page in part.sessions() if thread_ids is None else [found]:
-            for session in page:
-                self._thin(part, session, keep_last, done)
+            events: dict[Subject, list[Event]] = defaultdict(list)
+            try:
+                for session in page:
+                    events[self._scope(session).subject] += self._thin(part, session, keep_last, done)
+            finally:
+                self._note(events)
             progress(len(page))
         return done
 
-    def _thin(self, part: ThreadPart, session: PartSession, keep_last: int, done: Thinned) -> None:
+    def _thin(self, part: ThreadPart, session: PartSession, keep_last: int, done: Thinned) -> list[Event]:
         if self.is_held(session):
             done["held"] += 1
-            return
+            return []
+        now = self._tenant.now()
+        bin_id = self._tenant.new_id(now)
         try:
-            removed = part.thin(session.session_id, keep_last=keep_last)
+            removed = part.thin(session.session_id, bin_id, keep_last=keep_last, now=now)
         except ConflictError as problem:
             done["left_alone"].append({"thread_id": session.session_id, "reason": str(problem)})
-            return
+            return []
         done["threads"] += removed > 0
         done["rows"] += removed
+        reason = f"not needed beside the last {keep_last:,}"
+        return [_event(now, Action.RECYCLED, bin_id, removed, reason)] if removed else []
+
+    def restore(self, thread_id: str) -> int:
+        """Bring the earlier checkpoints of a thread back that ``thin`` or ``prune`` sent to the recycle bin; how many
+        rows came. A thread that is in the bin as a whole comes back with its session: ``holdfast.recycle``.
+        """
+        came = self._part.restore_earlier(thread_id)
+        session = self.find(thread_id)
+        if came and session is not None:
+            event = _event(self._tenant.now(), Action.RESTORED, None, came, "restored by the user")
+            self._note({self._scope(session).subject: [event]})
+        return came
+
+    def _note(self, events: Mapping[Subject, Sequence[Event]]) -> None:
+        for subject, mine in events.items():
+            self._tenant.audit.append(subject, mine)
 
     # --- one ----------------------------------------------------------------------------------------------------------
 
@@ -183,15 +211,7 @@ class Threads:
 
     def is_held(self, session: PartSession) -> bool:
         """Whether a hold keeps a thread."""
-        holds = self._tenant.holds.list(self._tenant.name)
-        if not holds:
-            return False
-        held = Held(session.user_id, session.agent_id, session.session_id, session.session_id, {})
-        if any(hold.covers(held) for hold in holds):
-            return True
-        scope = self._scope(session)
-        known = self._tenant.history.find(scope, now=self._tenant.now())
-        return known is not None and self._tenant.history.hold_on(scope.subject, known.id) is not None
+        return self._engine.parts.is_held(session)
 
     def is_over(self, thread_id: str) -> bool:
         """Whether a thread is past its time: it is not to be seen, whether or not a sweep has taken it."""
@@ -231,6 +251,10 @@ class Threads:
 
     def _scope(self, session: PartSession) -> Scope:
         return Scope(self._tenant.name, session.user_id, session.agent_id, session.session_id)
+
+
+def _event(at: int, action: Action, bin_id: str | None, rows: int, reason: str) -> Event:
+    return Event(at, action, bin_id, {"kind": "checkpoints", "rows": rows, "reason": reason})
 
 
 def _explain_left(thread: Thread) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.core.errors import NotFoundError, quote
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.output import Part, Rows, good, indent, plural, warn
 
@@ -41,7 +42,7 @@ def _show_status(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         yield _NONE
         return
     yield Rows(
-        "name!, database, threads>, users>, in the bin>, without owner>, idle for longest since!",
+        "name!, database, threads>, users>, in the bin>, thinned>, without owner>, idle for longest since!",
         (
             [
                 one["name"],
@@ -49,6 +50,7 @@ def _show_status(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
                 one["threads"],
                 one["users"],
                 one["in_bin"],
+                one["thinned"],
                 one["without_owner"],
                 one["longest_idle_since"] or "never",
             ]
@@ -129,10 +131,11 @@ def status(call: Call) -> Any:
 
 @command(langgraph, "thin", render=_show_thinned)
 def thin(call: Call, *, keep_last: int, name: str | None = None) -> Any:
-    """Delete the checkpoints that threads do not need beside their last ones, for good and past the recycle bin.
+    """Send the checkpoints that threads do not need beside their last ones to the recycle bin.
 
-    Threads resume as before; what is gone is the way back to earlier states. What delta channels are put together from
-    is kept, so that such threads may stay as long as they are. Threads under a hold stay whole.
+    Threads resume as before; what is gone is the way back to earlier states, and for 15 days it can be brought back with
+    holdfast langgraph restore. What delta channels are put together from is kept, so that such threads may stay as long
+    as they are. Threads under a hold stay whole.
 
     Options:
         --keep-last N  How many checkpoints of each namespace to keep.
@@ -168,3 +171,25 @@ def release(call: Call, *, name: str, confirm: bool = False) -> Any:
         holdfast langgraph release langgraph
     """
     return call.engine.parts.remove(name, confirm=confirm)
+
+
+def _show_restored(found: Mapping[str, Any]) -> Iterator[Part]:
+    yield good(f"Restored {plural(found['rows'], 'row')} of thread {found['thread_id']}.")
+
+
+@command(langgraph, "restore", render=_show_restored)
+def restore(call: Call, *, thread: str, name: str | None = None) -> Any:
+    """Bring the earlier checkpoints of a thread back that thinning or pruning sent to the recycle bin.
+
+    A thread that is in the bin as a whole comes back with its session: holdfast recycle restore --session THREAD.
+
+    Options:
+        THREAD  The id of the thread.
+        --name NAME  Only in the database of this name.
+    """
+    from holdfast.integrations.langgraph.threads import Threads  # noqa: PLC0415 - not needed for --help
+
+    came = sum(threads.restore(thread) for threads in Threads.governed(call.engine) if name in (None, threads.name))
+    if not came:
+        raise NotFoundError(f"no earlier checkpoints of thread {quote(thread)} are in the recycle bin")
+    return {"thread_id": thread, "rows": came}

@@ -10,10 +10,11 @@ CREATE TABLE IF NOT EXISTS @holdfast_threads (
     thread_id text PRIMARY KEY, head text NOT NULL, user_id text, agent_id text, active_at bigint)
 
 -- While a row has no id, threads are being brought back, and the guard lets them pass; no other transaction sees it.
+-- Where only earlier checkpoints of a thread are kept, `cut` has the links to them that were cut, as JSON.
 -- name: create_binned
 CREATE TABLE IF NOT EXISTS @holdfast_bin (
     no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, bin_id text NOT NULL UNIQUE, thread_id text NOT NULL,
-    head text NOT NULL, user_id text, agent_id text, active_at bigint, recycled_at bigint NOT NULL)
+    head text NOT NULL, user_id text, agent_id text, active_at bigint, recycled_at bigint NOT NULL, cut text)
 
 -- name: create_binned_checkpoint_writes
 CREATE INDEX IF NOT EXISTS holdfast_bin_checkpoint_writes_bin ON @holdfast_bin_checkpoint_writes (bin)
@@ -28,7 +29,7 @@ DECLARE
     refused boolean := false;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1214203980, hashtext(NEW.thread_id));
-    IF NOT EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = NEW.thread_id)
+    IF NOT EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.thread_id = NEW.thread_id AND bin.cut IS NULL)
        OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin WHERE bin.bin_id = '') THEN
         RETURN NEW;
     END IF;
@@ -41,7 +42,7 @@ BEGIN
         needed := NEW.checkpoint_id;
     END IF;
     IF refused OR EXISTS (SELECT 1 FROM @holdfast_bin AS bin JOIN @holdfast_bin_checkpoints AS binned ON binned.bin = bin.no
-                          WHERE bin.thread_id = NEW.thread_id AND binned.checkpoint_id = needed) THEN
+                          WHERE bin.thread_id = NEW.thread_id AND bin.cut IS NULL AND binned.checkpoint_id = needed) THEN
         RAISE EXCEPTION 'thread % is in the recycle bin of Holdfast; restore it, or begin another', NEW.thread_id;
     END IF;
     RETURN NEW;

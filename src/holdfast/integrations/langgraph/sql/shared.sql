@@ -40,7 +40,8 @@ WHERE user_id IS NULL OR active_at IS NULL ORDER BY thread_id LIMIT :limit
 SELECT (SELECT count(*) FROM @holdfast_threads), (SELECT count(DISTINCT user_id) FROM @holdfast_threads),
        (SELECT count(*) FROM @holdfast_threads WHERE user_id IS NULL),
        (SELECT count(*) FROM @holdfast_threads WHERE active_at IS NULL),
-       (SELECT min(active_at) FROM @holdfast_threads), (SELECT count(*) FROM @holdfast_bin)
+       (SELECT min(active_at) FROM @holdfast_threads), (SELECT count(*) FROM @holdfast_bin WHERE cut IS NULL),
+       (SELECT count(DISTINCT thread_id) FROM @holdfast_bin WHERE cut IS NOT NULL)
 
 -- name: forget
 DELETE FROM @holdfast_threads WHERE thread_id IN LIST(:threads)
@@ -64,21 +65,19 @@ WHERE bin_id IN LIST(:bins)
 INSERT INTO @holdfast_bin (bin_id, thread_id, head, recycled_at) VALUES ('', '', '', 0)
 
 -- name: binned_before
-SELECT bin_id FROM @holdfast_bin WHERE recycled_at < :before ORDER BY recycled_at
+SELECT bin_id, thread_id, user_id, agent_id, active_at FROM @holdfast_bin
+WHERE recycled_at < :before ORDER BY recycled_at
 
--- name: thin_checkpoints
-DELETE FROM @checkpoints WHERE thread_id = :thread AND checkpoint_ns = :namespace AND checkpoint_id IN LIST(:ids)
-
--- name: thin_writes
-DELETE FROM @writes WHERE thread_id = :thread AND checkpoint_ns = :namespace AND checkpoint_id IN LIST(:ids)
-
--- name: thin_checkpoint_writes
-DELETE FROM @checkpoint_writes WHERE thread_id = :thread AND checkpoint_ns = :namespace AND checkpoint_id IN LIST(:ids)
-
--- name: thin_checkpoint_blobs
-DELETE FROM @checkpoint_blobs
-WHERE thread_id = :thread AND checkpoint_ns = :namespace AND channel = :channel AND version IN LIST(:versions)
+-- name: thinned
+SELECT bin_id, cut FROM @holdfast_bin
+WHERE thread_id = :thread AND cut IS NOT NULL AND head IN (
+    SELECT checkpoint_id FROM @checkpoints WHERE thread_id = :thread)
+ORDER BY no DESC LIMIT 1
 
 -- name: cut_parents
 UPDATE @checkpoints SET parent_checkpoint_id = NULL
 WHERE thread_id = :thread AND checkpoint_ns = :namespace AND checkpoint_id IN LIST(:ids)
+
+-- name: tie_parent
+UPDATE @checkpoints SET parent_checkpoint_id = :parent
+WHERE thread_id = :thread AND checkpoint_ns = :namespace AND checkpoint_id = :id AND parent_checkpoint_id IS NULL

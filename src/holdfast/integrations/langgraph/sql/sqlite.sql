@@ -7,23 +7,24 @@ CREATE TABLE IF NOT EXISTS @holdfast_threads (
     thread_id text PRIMARY KEY, head text NOT NULL, user_id text, agent_id text, active_at bigint) WITHOUT ROWID
 
 -- While a row has no id, threads are being brought back, and the guard lets them pass; no other transaction sees it.
+-- Where only earlier checkpoints of a thread are kept, `cut` has the links to them that were cut, as JSON.
 -- name: create_binned
 CREATE TABLE IF NOT EXISTS @holdfast_bin (
     no integer PRIMARY KEY, bin_id text NOT NULL UNIQUE, thread_id text NOT NULL,
-    head text NOT NULL, user_id text, agent_id text, active_at bigint, recycled_at bigint NOT NULL)
+    head text NOT NULL, user_id text, agent_id text, active_at bigint, recycled_at bigint NOT NULL, cut text)
 
 -- name: create_binned_writes
 CREATE INDEX IF NOT EXISTS holdfast_bin_writes_bin ON @holdfast_bin_writes (bin)
 
 -- name: create_guard_of_checkpoints
 CREATE TRIGGER IF NOT EXISTS holdfast_guard_checkpoints BEFORE INSERT ON checkpoints
-WHEN EXISTS (SELECT 1 FROM holdfast_bin WHERE thread_id = NEW.thread_id)
+WHEN EXISTS (SELECT 1 FROM holdfast_bin WHERE thread_id = NEW.thread_id AND cut IS NULL)
 AND NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '') AND (
     NEW.parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM checkpoints AS live WHERE live.thread_id = NEW.thread_id
         AND live.checkpoint_ns = NEW.checkpoint_ns AND live.checkpoint_id = NEW.parent_checkpoint_id)
     OR EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned ON binned.bin = holdfast_bin.no
-               WHERE holdfast_bin.thread_id = NEW.thread_id
+               WHERE holdfast_bin.thread_id = NEW.thread_id AND holdfast_bin.cut IS NULL
                AND binned.checkpoint_id = json_extract(CAST(NEW.metadata AS TEXT), '$.parents.""')))
 BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
@@ -33,7 +34,7 @@ END
 CREATE TRIGGER IF NOT EXISTS holdfast_guard_writes BEFORE INSERT ON writes
 WHEN NOT EXISTS (SELECT 1 FROM holdfast_bin WHERE bin_id = '')
 AND EXISTS (SELECT 1 FROM holdfast_bin JOIN holdfast_bin_checkpoints AS binned ON binned.bin = holdfast_bin.no
-             WHERE holdfast_bin.thread_id = NEW.thread_id
+             WHERE holdfast_bin.thread_id = NEW.thread_id AND holdfast_bin.cut IS NULL
              AND binned.checkpoint_id = NEW.checkpoint_id)
 BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
