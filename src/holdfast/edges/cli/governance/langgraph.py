@@ -133,7 +133,7 @@ def status(call: Call) -> Any:
 def thin(call: Call, *, keep_last: int, name: str | None = None) -> Any:
     """Send the checkpoints that threads do not need beside their last ones to the recycle bin.
 
-    Threads resume as before; what is gone is the way back to earlier states, and for 15 days it can be brought back with
+    Threads resume as before; what is gone is the way back to earlier states, and for 15 days it can be brought back by
     holdfast langgraph restore. What delta channels are put together from is kept, so that such threads may stay as long
     as they are. Threads under a hold stay whole.
 
