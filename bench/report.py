@@ -168,6 +168,11 @@ def write_start(docs: Path, taken: Mapping[str, float]) -> None:
             "< 1,000 ms",
             taken["largest"] < 1_000,
         ),
+        lifecycle.Figure(
+            "`holdfast add`, all of it", f"{taken['command']:.0f} ms", "≤ 400 ms", taken["command"] <= 400
+        ),
+        lifecycle.Figure("`holdfast --version`", f"{taken['version']:.0f} ms", "", None),
+        lifecycle.Figure("floor: Python with numpy and apsw", f"{taken['floor']:.0f} ms", "", None),
     ]
     text = (
         f"CPU time of the steps in a new process, at the median of {start.CHILDREN} processes, embedded engine.\n"

@@ -1,10 +1,11 @@
-"""The start of a process: the CPU time of each step up to the first memory, of the dearest add after that, and of the
-largest texts that are permitted.
+"""The start of a process: the CPU time of each step up to the first memory, of the dearest add after that, of the
+largest texts that are permitted, and of a whole command of the shell beside what its libraries take to load.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -51,11 +52,27 @@ print(json.dumps(taken))
 def measure() -> dict[str, float]:
     """Milliseconds of CPU at the median of some new processes: ``import``, ``open``, the first ``add``, the dearest of
     500 ``later`` ones, among which is the one that loads the compiled tokenizer, and the dearest of the ``largest``
-    texts, of about 7 MB in five shapes.
+    texts, of about 7 MB in five shapes. Of the shell: ``command`` is ``holdfast add``, ``version`` is ``holdfast
+    --version``, and ``floor`` is Python with numpy and apsw alone.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
         found = [
             json.loads(subprocess.run([sys.executable, "-c", _CHILD, home], check=True, capture_output=True).stdout)
             for _ in range(CHILDREN)
         ]
-    return {step: statistics.median(one[step] for one in found) for step in found[0]}
+        command = [sys.executable, "-m", "holdfast"]
+        shell = {
+            "command": [*command, "add", "User enjoys skiing", "--user", "user", "--home", home],
+            "version": [*command, "--version"],
+            "floor": [sys.executable, "-c", "import numpy, apsw"],
+        }
+        taken = {step: statistics.median(_cpu_ms(one) for _ in range(CHILDREN)) for step, one in shell.items()}
+    return taken | {step: statistics.median(one[step] for one in found) for step in found[0]}
+
+
+def _cpu_ms(command: list[str]) -> float:
+    """Milliseconds of CPU that a process takes from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1_000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from holdfast import __version__
-from holdfast.edges.cli.app import app, examples_of
+from holdfast.edges.cli.app import MODULES, app, examples_of
 from launcher import launcher
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -49,6 +49,27 @@ def test_every_example_runs(pair: tuple[list[str], Any], home: Path, tmp_path: P
 @pytest.mark.parametrize("pair", LEAVES, ids=named)
 def test_every_command_takes_json(pair: tuple[list[str], Any]) -> None:
     assert any("--json" in param.opts for param in pair[1].params)
+
+
+def test_the_table_of_modules_has_every_command() -> None:
+    found: dict[str, set[str]] = {}
+    groups = [(group.name, group.typer_instance) for group in app.registered_groups]
+    commands = [(name, one) for name, group in groups if group for one in group.registered_commands]
+    for name, one in [*((one.name, one) for one in app.registered_commands), *commands]:
+        module = str(getattr(one.callback, "__module__", "")).removeprefix("holdfast.edges.cli.")
+        found.setdefault(module, set()).add(str(name))
+    assert found == {module: set(names.split()) for module, names in MODULES.items()}
+
+
+def test_adding_a_memory_does_without_what_other_commands_need(tmp_path: Path) -> None:
+    probe = (
+        "import sys; from holdfast.edges.cli import main\n"
+        f"sys.argv = ['holdfast', 'add', 'Likes tea', '--user', 'ann', '--home', {str(tmp_path)!r}]\n"
+        "try: main()\n"
+        "finally: print(sorted({'pydantic', 'tokenizers', 'psycopg', 'starlette'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
 def test_help_starts_without_the_engine_and_its_libraries() -> None:

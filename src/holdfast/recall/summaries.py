@@ -10,6 +10,7 @@ import unicodedata
 from bisect import bisect, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from holdfast.core.errors import (
@@ -204,7 +205,6 @@ READ_CHARS: Final = 65_536
 _OPENING: Final = re.compile(r".{1,20}?(?:[,;:–—]\s+|\s-\s+)")  # short: a longer one may change what the rest means
 _ALSO: Final = "Also: "
 
-_COMMON_TERMS: Final = frozenset(tokenize(" ".join(read_words("filler_words.txt"))))
 _NAME: Final = re.compile(r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*")
 _WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]|(?<=\d)[,:](?=\d))*(?<=[^\W_])")
 _FIRST_PERSON: Final = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b")
@@ -422,6 +422,11 @@ def _cut_to_read(texts: Sequence[str]) -> list[str]:
     return [*head, *reversed(tail)]
 
 
+@cache
+def _common_terms() -> frozenset[str]:
+    return frozenset(tokenize(" ".join(read_words("filler_words.txt"))))
+
+
 def _distinct_terms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tokenize(text)))
 
@@ -434,7 +439,7 @@ def _term_worth(sentences: Sequence[Sentence], terms: Sequence[Iterable[str]], s
     worth = {}
     for term, times in count.items():
         short = len(term) < 3 and term.isascii() and term.isalpha()
-        if term in _COMMON_TERMS or term in speakers or short or times > often:
+        if term in _common_terms() or term in speakers or short or times > often:
             worth[term] = _COMMON
         else:
             worth[term] = times ** (1 / 3) * (_NAMED if term in named else 1.0)

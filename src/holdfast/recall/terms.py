@@ -12,7 +12,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,9 +43,6 @@ _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_CHUNK: Final = re.compile(
-    rf"(?P<run>[{_UNSPACED}]+)|(?P<word>(?:(?![{_UNSPACED}])[\w{_SIGNS}])+(?:['’.\-](?:(?![{_UNSPACED}])[\w{_SIGNS}])+)*)"
-)
 _ASCII_CHUNK: Final = re.compile(r"\w+(?:['.\-]\w+)*", re.ASCII)
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS: Final = re.compile(r"['’._\-]+")
@@ -70,7 +67,13 @@ def _chunks(text: str) -> list[tuple[str, str]]:
     """The text in pieces: either a run of an unspaced script, or a word with whatever holds its parts together."""
     if text.isascii():  # the same, seen faster
         return [("", word) for word in _ASCII_CHUNK.findall(text)]
-    return _CHUNK.findall(unicodedata.normalize("NFKC", text)[: _MOST_GROWTH * len(text)])
+    return _chunk().findall(unicodedata.normalize("NFKC", text)[: _MOST_GROWTH * len(text)])
+
+
+@cache  # made when a text first needs it: that takes longer than to load most of this package
+def _chunk() -> re.Pattern[str]:
+    part = rf"(?:(?![{_UNSPACED}])[\w{_SIGNS}])+"
+    return re.compile(rf"(?P<run>[{_UNSPACED}]+)|(?P<word>{part}(?:['’.\-]{part})*)")
 
 
 def _pairs(run: str) -> list[str]:
@@ -204,7 +207,13 @@ def read_words(name: str) -> list[str]:
 def query_terms(text: str) -> npt.NDArray[np.uint32]:
     """The distinct terms that a query is about, as ``encode`` would write them, in ascending order."""
     asked = set(_hashes(text))
-    return np.array(sorted(asked - _COMMON or asked), np.uint32)
+    return np.array(sorted(asked - _common_terms() or asked), np.uint32)
+
+
+@cache
+def _common_terms() -> frozenset[int]:
+    """The terms of words that shape a question rather than say what it is about."""
+    return frozenset(term for word in read_words("question_words.txt") for term in _hashes(word))
 
 
 def forget() -> None:
@@ -214,7 +223,3 @@ def forget() -> None:
 
 def _hash(token: str) -> int:
     return zlib.crc32(token.encode())
-
-
-#: The terms of words that shape a question rather than say what it is about.
-_COMMON: Final = frozenset(term for word in read_words("question_words.txt") for term in _hashes(word))

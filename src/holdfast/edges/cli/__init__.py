@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 #: Commands whose work can wait for whoever recalls meanwhile.
 _UPKEEP = frozenset({"sweep", "schedule", "backup"})
+#: The command that this process was started for. Only what it needs is loaded; where nobody has said it, everything is.
+asked: str | None = None
 
 
 def main() -> None:
     """Run the command that the arguments name; what the ``holdfast`` script calls."""
+    global asked  # noqa: PLW0603 - a process is started for one command
+    asked = sys.argv[1] if len(sys.argv) > 1 else None
+    gc.set_threshold(50_000, 20, 20)  # what a command loads stays: to look through it again and again finds nothing
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail

@@ -23,6 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import ClockError, ConfirmationNeededError, ExpiredError, HoldfastError
+from holdfast.edges import cli
 from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage, split_text
 from holdfast.edges.cli.output import ExitCode, Output, Part, Render, error_console, report, write, write_parts
 
@@ -34,13 +35,33 @@ if TYPE_CHECKING:
     from holdfast.privacy.store_state import Purpose
     from holdfast.settings import Settings
 
-#: The modules of each folder of commands, in the order in which help lists them.
-_FOLDERS: Final = {
-    "memory": ("memories", "corrections", "deletion", "kept_out", "sessions", "registry", "users"),
-    "governance": ("sweeps", "policies", "domains", "holds", "recycle_bin", "langgraph", "audit", "schedule"),
-    "privacy": ("erasure", "keys"),
-    "operations": ("services", "backups", "access", "stores", "doctor"),
+#: The modules of commands, in the order in which help lists them, each with the commands and groups that it has.
+MODULES: Final = {
+    "memory.memories": "add list search context get update rehydrate conflicts",
+    "memory.corrections": "correct history revert",
+    "memory.deletion": "delete forget restore explain",
+    "memory.kept_out": "kept-out",
+    "memory.sessions": "session",
+    "memory.registry": "agent tool",
+    "memory.users": "user quota",
+    "governance.sweeps": "sweep",
+    "governance.policies": "policy",
+    "governance.domains": "domain",
+    "governance.holds": "hold",
+    "governance.recycle_bin": "recycle",
+    "governance.langgraph": "langgraph",
+    "governance.audit": "audit",
+    "governance.schedule": "schedule",
+    "privacy.erasure": "erase export certificate",
+    "privacy.keys": "key",
+    "operations.services": "serve mcp metrics",
+    "operations.backups": "backup",
+    "operations.access": "access",
+    "operations.stores": "migrate reembed",
+    "operations.doctor": "doctor demo version",
 }
+#: The one that is loaded, where the process was started for a command that there is.
+_ASKED: Final = cli.asked if any(cli.asked in names.split() for names in MODULES.values()) else None
 _EXAMPLES: Final = "Examples:\n\n"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -186,22 +207,46 @@ def log_on_stderr(form: logging.Formatter | None, level: int = logging.NOTSET) -
         log.propagate = spreads
 
 
-class _PlainFlags:
-    """Shows flags as flags in the help: without a type."""
+class _PlainParams:
+    """Shows flags as flags in the help, without a type; takes texts as they are."""
 
     def get_params(self, context: Any) -> list[Any]:
         params: list[Any] = super().get_params(context)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
+            if getattr(param, "_runtime_param", param) is None:
+                param._runtime_param = _PlainValue(param.get_runtime_param, param.type_descriptor.annotation)
         return params
 
 
-class _Leaf(_PlainFlags, TyperCommand):
+class _PlainValue:
+    """Takes values that are of the wanted type, as texts and defaults are. The others are left to Typer, which loads
+    pydantic for them: that takes longer than all the rest of a command. (Before 0.27 it does without.)
+    """
+
+    def __init__(self, build: Callable[[], Any], wanted: Any) -> None:
+        self._build, self._wanted = build, wanted
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """A value of the wanted type."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if isinstance(self._wanted, type) and isinstance(value, self._wanted):
+            return value
+        if self._wanted == list[str]:
+            return list(value)
+        if self._wanted is Path and isinstance(value, str):
+            return Path(value)
+        param._runtime_param = None  # so that Typer makes its own
+        return self._build().coerce(value, param=param, ctx=ctx)
+
+
+class _Leaf(_PlainParams, TyperCommand):
     """A command."""
 
 
-class _Group(_PlainFlags, TyperGroup):
+class _Group(_PlainParams, TyperGroup):
     """A group of commands."""
 
 
@@ -253,6 +298,8 @@ def command(
     """
 
     def register(function: _Command) -> _Command:
+        if group is app and _ASKED not in (None, name):
+            return function
         usage = read_usage(function, **words)
         names = {param.name for param in usage.params}
 
@@ -272,6 +319,7 @@ def command(
             if output.code:
                 raise typer.Exit(output.code)
 
+        run.__module__ = function.__module__
         shared = [only_json] if options is only_json else [options, everywhere]
         _set_signature(run, usage.params, *shared)
         panel = _panel_of(function.__module__) if group is app else None
@@ -347,6 +395,7 @@ _version = Parameter("version", Parameter.KEYWORD_ONLY, default=False, annotatio
 _set_signature(_root, [_version], everywhere)
 app.callback(epilog=f'{_EXAMPLES}holdfast demo\n\nholdfast add "Likes tea" --user alice')(_root)
 
-for _folder, _modules in _FOLDERS.items():
-    for _module in _modules:
-        import_module(f"holdfast.edges.cli.{_folder}.{_module}")
+
+for _module, _names in MODULES.items():
+    if _ASKED is None or _ASKED in _names.split():
+        import_module(f"holdfast.edges.cli.{_module}")

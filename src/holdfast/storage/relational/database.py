@@ -80,24 +80,25 @@ def statements(package: str) -> dict[str, str]:
     are written once for all engines are among them, in the engine's own words.
     """
     dialect = _DIALECTS.get(package)
-    found = {} if dialect is None else _read(_SHARED)
-    for pattern, replacement in dialect or ():
-        found = {name: re.sub(pattern, replacement, text) for name, text in found.items()}
-    found |= _read(package)
-    words = _WORDS | {name.partition(".")[2]: text for name, text in found.items()}
-    words |= {name: _fill(text, words) for name, text in words.items()}  # some are made of others
-    return {name: _fill(text, words) for name, text in found.items() if not name.partition(".")[2].isupper()}
+    found = _read(package) if dialect is None else {**_read(_SHARED, dialect), **_read(package)}
+    own = {name: name.partition(".")[2] for name in found}
+    words = _WORDS | {own[name]: text for name, text in found.items() if own[name].isupper()}
+    words |= {word: _fill(text, words) for word, text in words.items()}  # some are made of others
+    return {name: _fill(text, words) for name, text in found.items() if own[name] not in words}
 
 
 def _fill(text: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda word: words[word[1]], text)
 
 
-def _read(package: str) -> dict[str, str]:
+def _read(package: str, dialect: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in resources.files(package).iterdir():
         if file.name.endswith(".sql"):
-            parts = [_COMMENT.sub("", part) for part in _NAME.split(file.read_text(encoding="utf-8"))[1:]]
+            text = file.read_text(encoding="utf-8")
+            for pattern, replacement in dialect:  # over a file at once: every process that opens a store does this
+                text = re.sub(pattern, replacement, text)
+            parts = [_COMMENT.sub("", part) for part in _NAME.split(text)[1:]]
             stem = file.name.removesuffix(".sql")
             found |= {f"{stem}.{name}": body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
     return found
