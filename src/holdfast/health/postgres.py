@@ -198,7 +198,7 @@ def check_vacuum(query: ServerQuery) -> Check:
 
 NEWEST: Final = migrations(PACKAGE)[-1].number
 #: Any command that opens the store brings it up to date; this one does nothing else.
-_OPEN: Final = "holdfast schedule list"
+_OPEN: Final = "holdfast init-db"
 _WAIT: Final = "5"
 
 

@@ -1,10 +1,12 @@
-"""``holdfast migrate | reembed``: a whole store into another database, or with the vectors of another embedder."""
+"""``holdfast init-db | migrate | reembed``: the tables of a store, its way into another database, other vectors."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,58 @@ if TYPE_CHECKING:
 
 #: The folders of the state store.
 _KEPT: Final = ("keys", "ledger", "erased", "certificates", "revoked", "state")
+
+
+#: Names of users and databases that need no quotes, in SQL and in psql.
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+def _show_ready(done: Mapping[str, Any]) -> str:
+    return f"The tables of {done['store']} are there and up to date."
+
+
+@command(app, "init-db", of_store, render=_show_ready)
+def init_db(
+    call: Call,
+    *,
+    print_: bool = False,
+    owner: str = "holdfast_owner",
+    app_user: str = "holdfast_app",
+    database: str = "holdfast",
+) -> Any:
+    """Make the tables of a store, or bring them up to date: as their owner, before a new version is started.
+
+    Whatever opens the store does the same, if its user may. With --print nothing is opened: it prints what an
+    administrator of PostgreSQL does first, for psql: two users, the database, and what each may do there.
+
+    Options:
+        --print  Print the users and grants, as a script for psql.
+        --owner NAME  The user that owns the tables.
+        --app-user NAME  The user that processes connect as.
+        --database NAME  The database.
+
+    Examples:
+        holdfast init-db
+        holdfast init-db --print --database memories
+    """
+    if print_:
+        script = _write_roles(owner, app_user, database)
+        return Output({"sql": script}, text=script)
+    from holdfast.storage.stores import store_url  # noqa: PLC0415 - not needed for --help
+
+    return {"store": store_url(call.engine.settings)}
+
+
+def _write_roles(owner: str, app_user: str, database: str) -> str:
+    """The script that makes users and grants."""
+    names = {"owner": owner, "app": app_user, "database": database}
+    for option, name in names.items():
+        if not _NAME.fullmatch(name):
+            raise typer.BadParameter(
+                f"the name {name!r} of the {option} must be of a-z, 0-9 and _, 63 at most, and begin with no digit"
+            )
+    script = resources.files(__package__).joinpath("roles.sql").read_text(encoding="utf-8")
+    return script.format(**names, **{f"{name}_text": f"'{value}'" for name, value in names.items()})
 
 
 @command(app, "migrate", of_store)
