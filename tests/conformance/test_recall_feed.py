@@ -12,7 +12,7 @@ from conformance.engines import Engine
 from conformance.samples import MODEL, NOW, Follower, Person, bring, changed, entry, move, set_rule, there
 from holdfast.core.errors import AgentRemovedError
 from holdfast.core.records import LIVE, TYPES, Encoding, Kind, MemoryType, Outcome, Record, State, Terms
-from holdfast.ports.feed import PackedRows
+from holdfast.ports.feed import Cursor, PackedRows
 from holdfast.storage.relational import feed as stored_feed
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -63,6 +63,28 @@ def test_where_nothing_is_new_the_cursor_stays(engine: Engine, me: Person) -> No
 
     for _ in range(2):
         assert engine.feed.changes(me.scope(), LONG_TERM, cursor, model=MODEL, read=list) == (cursor, False, [], [])
+
+
+def test_several_kinds_tell_at_once_which_of_them_have_not_changed(engine: Engine, me: Person) -> None:
+    kinds = [TYPES[name] for name in (MemoryType.LONG_TERM, MemoryType.ENTITY, MemoryType.PERSONA, MemoryType.EPISODIC)]
+    for kind in kinds[:3]:
+        add(engine, me, "one", kind=kind.name)
+
+    def cursors() -> dict[MemoryType, Cursor]:
+        found = {kind: engine.feed.changes(me.scope(), kind, None, model=MODEL, read=list) for kind in kinds}
+        return {kind.name: changes.cursor for kind, changes in found.items()}
+
+    before = cursors()
+    asked = [(TYPES[name], cursor) for name, cursor in before.items()]
+    assert engine.feed.unchanged(me.scope(), asked) == before
+    assert engine.feed.unchanged(me.scope(), []) == {}
+    assert engine.feed.unchanged(replace(me.scope(), user_id="somebody else"), asked) == {}
+
+    add(engine, me, "two", kind=MemoryType.ENTITY)
+    assert engine.feed.unchanged(me.scope(), asked) == {name: before[name] for name in before if name != "entity"}
+    set_rule(engine.rules, me.tenant, "persona", Terms(delete_after=9))
+    assert engine.feed.unchanged(me.scope(), asked) == {}, "the rules say for how long each of them is seen"
+    assert engine.feed.unchanged(me.scope(), [(TYPES[name], cursor) for name, cursor in cursors().items()]) == cursors()
 
 
 def test_a_user_who_has_nothing_yet_can_be_followed(engine: Engine, index: Follower, me: Person) -> None:

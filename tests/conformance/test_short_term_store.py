@@ -53,6 +53,27 @@ def test_the_order_is_that_of_appending_whatever_the_clock_said(store: ShortTerm
     assert contents(store, me.scope()) == ["second", "third"]
 
 
+def test_a_window_is_what_it_is_to_whoever_holds_an_earlier_one(store: ShortTermStore, me: Person) -> None:
+    turns = [message(f"turn {number}") for number in range(5)]
+    append(store, me.scope(), *turns[:3])
+    held = {turn.id: turn for turn in turns[:3]}
+
+    def window(now: int = NOW) -> list[Message]:
+        return store.window(me.scope(), now=now, held=held)
+
+    assert window() == turns[:3]
+    append(store, me.scope(), turns[3])
+    assert window() == turns[:4]
+    append(store, me.scope(), turns[4], most=3)
+    assert window() == turns[2:], "as many as it holds, and others"
+    store.remove(me.scope(), [turn.id for turn in turns[3:]])
+    assert window() == [turns[2]]
+    store.remove(me.scope(), [turns[2].id])
+    assert window() == []
+    append(store, me.scope(), *turns[:3])
+    assert window(NOW + HOUR) == []
+
+
 def test_a_session_is_gone_at_the_very_instant(store: ShortTermStore, me: Person) -> None:
     append(store, me.scope(), message("hello"))
 

@@ -34,7 +34,7 @@ def filled(holdfast: Holdfast) -> Holdfast:
 VERBS: dict[str, Callable[[Holdfast], Any]] = {
     "retrieve": lambda holdfast: holdfast.manager("alice", "agent").retrieve("tea", top_k=COUNT, filters=_FILTER),
     "retrieve several kinds": lambda holdfast: holdfast.manager("alice", "agent", "session").retrieve(
-        "tea", ["short_term", "long_term"], top_k=COUNT
+        "tea", ["structured", "long_term"], top_k=COUNT
     ),
     "list": lambda holdfast: holdfast.manager("alice", "agent").list_memories(filters=_FILTER, limit=COUNT),
     "find": lambda holdfast: holdfast.manager("alice", "agent").structured.find("facts", _FILTER, order_by="place"),

@@ -141,7 +141,8 @@ class _Reading:
         self._session = session = self._services.history.find(scope, now=self._now)
         if session is None:
             return
-        window = self._services.short_term.window(scope, now=self._now, session=session.id)
+        held = self._services.recall.held_items(scope, TYPES[MemoryType.SHORT_TERM])
+        window = self._services.short_term.window(scope, now=self._now, session=session.id, held=held)
         asked = self._wanted.query
         if window and asked is not None and normalize_text(window[-1].content) == normalize_text(asked):
             window = window[:-1]  # what is asked stands in the prompt anyway

@@ -47,9 +47,15 @@ class Search:
         for _ in range(_TRIES):
             items: dict[str, Message] = {}
             ranked: dict[MemoryType, list[Hit]] = {}
+            current = self._records.services.recall.look(self._records.scope, kinds) if options.as_of is None else {}
             for kind in kinds:
                 archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
-                ranked[kind.name] = self._rank(kind, query, options._replace(include_archived=archived), items)
+                wanted = options._replace(include_archived=archived)
+                if kind.durable:
+                    found = self._records.services.recall.rank(self._records.scope, kind, query, wanted, current)
+                else:
+                    found = self._rank_items(kind, query, wanted, items)
+                ranked[kind.name] = found
             chosen = merge(ranked, options.top_k, floor)
             ids = [hit.id for _, hit in chosen if hit.id not in items]
             records = self._fetch(ids, options) if ids else {}
@@ -74,14 +80,13 @@ class Search:
         told = tell_changed(services, subject, found, options.as_of)
         return {name: told[one] for name, one in ids.items() if one in told}
 
-    def _rank(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
-        """The best matches of one kind; ``items`` takes up what was looked at of a kind that is not durable."""
-        recall, scope = self._records.services.recall, self._records.scope
-        if kind.durable:
-            return recall.rank(scope, kind, query, options)
+    def _rank_items(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
+        """The best matches of a kind that is not durable; ``items`` takes them up."""
         held = self._items(kind)
-        items |= {item.id: item for item in held}
-        return recall.rank_items(scope, kind, held, query, options)
+        hits = self._records.services.recall.rank_items(self._records.scope, kind, held, query, options)
+        wanted = {hit.id for hit in hits}
+        items |= {item.id: item for item in held if item.id in wanted}
+        return hits
 
 
 def merge(found: Mapping[MemoryType, Sequence[Hit]], top_k: int, floor: float = 0.0) -> list[tuple[MemoryType, Hit]]:

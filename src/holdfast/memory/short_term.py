@@ -172,7 +172,10 @@ class ShortTerm:
         """The last messages of the session (at most 1,000); none once they have expired, or the session has gone."""
         now = self._services.now()
         session = self._services.history.find(self._scope, now=now)
-        return [] if session is None else self._services.short_term.window(self._scope, now=now, session=session.id)
+        if session is None:
+            return []
+        held = self._services.recall.held_items(self._scope, _KIND)
+        return self._services.short_term.window(self._scope, now=now, session=session.id, held=held)
 
     def get_conversation_history(self) -> list[MessageResult]:
         """The last 1,000 messages of the session in their order; empty once its time has passed since the last one, and

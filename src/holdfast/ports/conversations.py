@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import Hold
@@ -260,8 +260,14 @@ class WindowStore(Protocol):
         that the window holds already, the same in every part, is not added again.
         """
 
-    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
-        """The messages in their order; empty from the instant of expiry on. With ``session``, those of that session."""
+    def window(
+        self, scope: Scope, *, now: int, session: str | None = None, held: Mapping[str, Message] | None = None
+    ) -> list[Message]:
+        """The messages in their order; empty from the instant of expiry on. With ``session``, those of that session.
+
+        ``held`` are messages of an earlier window, by their ids and in their order: what has not changed need not be
+        read again, since a message is never written twice.
+        """
 
     def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
         """When the session expires; ``None`` if it holds nothing."""

@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
+from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
 
 Vectors = npt.NDArray[np.float32]
 
@@ -198,6 +198,9 @@ class RecallFeed(Protocol):
         Rows are handed to ``read`` a few thousand at a time, so that they are never all in memory. Those of a whole
         scope are packed. Writes and deletes of any process are in the answer once they have committed.
         """
+
+    def unchanged(self, scope: Scope, cursors: Sequence[tuple[Kind, Cursor]]) -> dict[MemoryType, Cursor]:
+        """Of some kinds, each with a cursor: those in which nothing has changed since, by one look at all of them."""
 
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         """Live records of a kind that have no vectors of this model."""

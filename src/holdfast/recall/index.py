@@ -103,6 +103,9 @@ class ScopeIndex:
         self._postings = Postings()
         self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None
+        self._size: int | None = None
+        self._seen_until: tuple[int, int] | None = None
+        """For how long all records are seen: without archived ones, and with them."""
         self.add(batches)
 
     def __len__(self) -> int:
@@ -114,6 +117,11 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """About what the index holds in memory."""
+        if self._size is None:
+            self._size = self._measure()
+        return self._size
+
+    def _measure(self) -> int:
         arrays = (self._vectors, self._passage_length, self._first, *self._of_slots)
         held = sum(array.nbytes for array in arrays) + 64 * len(self._repeated)
         held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
@@ -124,6 +132,10 @@ class ScopeIndex:
         """What is kept for each slot, but for the number of its first passage."""
         times = (self._archived_from, self._hidden_from, self._ended_at)
         return self._here, *times, self._length, self._text_hash, self._square
+
+    def _note_change(self) -> None:
+        """What was found out about all records is to be found out again."""
+        self._derived = self._size = self._seen_until = None
 
     # --- following the scope ----------------------------------------------------------------------------------------
 
@@ -154,7 +166,7 @@ class ScopeIndex:
         for batch in batches:
             self._ended_at.extend(np.full(len(batch.id), NEVER) if batch.ended_at is None else batch.ended_at)
         self._links.add([name for batch in batches for name in _linked_sessions(batch)])
-        self._derived = None
+        self._note_change()
 
     def _note_repeated(self, count: int) -> None:
         """Note which of the last records have a text that others have."""
@@ -179,7 +191,7 @@ class ScopeIndex:
             self._total -= gone.sum(0, dtype=np.float64)
             self._embedded -= int(np.count_nonzero(_any(gone)))
         self._links.remove(slots)
-        self._derived = None
+        self._note_change()
         dead = len(self._ids) - len(self)
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
@@ -247,7 +259,7 @@ class ScopeIndex:
         self._slots.keep(kept.tolist())
         self._postings.renumber(passages)
         self._columns.keep(kept)
-        self._derived = None
+        self._note_change()
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -289,8 +301,10 @@ class ScopeIndex:
         most = max(best[0][1], ranking.LEAST)
         hits = []
         for slot, total in best:
-            part = self._passages(slot)
-            passage = int(np.argmax(close[part] + weight * said[part]))
+            passage = 0
+            if derived.several is not None:
+                part = self._passages(slot)
+                passage = int(np.argmax(close[part] + weight * said[part]))
             parts = {}
             if options.explain:
                 near = 0.0 if neighbours is None else float(neighbours[slot])
@@ -317,10 +331,13 @@ class ScopeIndex:
 
     def count_values(self, path: tuple[str, ...], options: SearchOptions) -> dict[Any, int]:
         """How many of the records that ``rank`` would choose from have each value of a field."""
+        self._size = None  # a column may be added
         return self._columns.count(path, self._masks(options)[1])
 
     def _masks(self, options: SearchOptions) -> tuple[Mask, Mask]:
         """Which slots can be seen, and which of these pass the filter."""
+        if self._sees_all(options):
+            return self._here.view, self._here.view
         visible: Mask = self._hidden_from.view > options.now
         visible &= self._here.view
         if options.without is not None and (slot := self._slots.find(options.without)) is not None:
@@ -329,7 +346,22 @@ class ScopeIndex:
             visible &= self._archived_from.view > options.now
         if options.as_of is not None:
             visible &= (self._columns.updated_at <= options.as_of) & (self._ended_at.view > options.as_of)
-        return visible, visible if options.where is None else visible & self._columns.mask(options.where)
+        if options.where is None:
+            return visible, visible
+        self._size = None  # a column may be added
+        return visible, visible & self._columns.mask(options.where)
+
+    def _sees_all(self, options: SearchOptions) -> bool:
+        """Whether every record that is there is seen, and wanted."""
+        if not (options.where is None and options.without is None and options.as_of is None):
+            return False
+        if self._seen_until is None:
+            here = self._here.view
+            seen, active = (
+                int(each.view[here].min(initial=NEVER)) for each in (self._hidden_from, self._archived_from)
+            )
+            self._seen_until = (min(seen, active), seen)
+        return options.now < self._seen_until[options.include_archived]
 
     def _derive(self) -> _Derived:
         """What depends on the records and not on the query."""
@@ -516,9 +548,10 @@ def _match(
     share of the words each has, by their weights.
     """
     each = weights.take(held)
-    share = np.bincount(numbers, each / max(float(weights.sum()), ranking.LEAST), count).astype(np.float32)
+    places = numbers.astype(np.intp, copy=False)
+    share = np.bincount(places, each / max(float(weights.sum()), ranking.LEAST), count).astype(np.float32)
     each *= impact
-    matched = np.bincount(numbers, each, count).astype(np.float32)
+    matched = np.bincount(places, each, count).astype(np.float32)
     return ranking.lexical(matched, share), share
 
 

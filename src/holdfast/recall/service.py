@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,8 @@ _FIRST_BATCH: Final = 8
 _MANY_RECORDS: Final = 20_000
 #: About the memory of an empty index.
 _EMPTY_BYTES: Final = 6_000
+#: From so many kinds on, their indexes ask at once whether they are up to date.
+_SEVERAL: Final = 2
 _T = TypeVar("_T")
 
 
@@ -52,14 +54,17 @@ class _HeldIndex:
     bare: set[str] = field(default_factory=set)
     ended: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """What each record's versions that have ended are indexed by, where they are."""
-    items: dict[str, int] = field(default_factory=dict)
-    """What is indexed of a kind that the store does not keep: ids, and a hash to tell when one has changed."""
+    items: dict[str, Message] = field(default_factory=dict)
+    """What is indexed of a kind that is not durable, by its id, ..."""
+    item_bytes: int = 0
+    paused: float = 0.0
+    """... and the pause of the embedder in which that was done."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def forget(self, kind: Kind) -> None:
         """Begin anew."""
         self.index, self.cursor = ScopeIndex(kind), None
-        self.bare, self.items, self.ended = set(), {}, defaultdict(list)
+        self.bare, self.items, self.item_bytes, self.ended = set(), {}, 0, defaultdict(list)
 
 
 class Recall:
@@ -121,10 +126,26 @@ class Recall:
 
     # --- recall -----------------------------------------------------------------------------------------------------
 
-    def rank(self, scope: Scope, kind: Kind, query: Query, options: SearchOptions) -> list[Hit]:
-        """The best matches among a scope's durable records, best first."""
+    def look(self, scope: Scope, kinds: Sequence[Kind]) -> dict[MemoryType, Cursor]:
+        """The cursors of those indexes that are up to date: asked at once for all of them, before they are ranked."""
+        if len(kinds) < _SEVERAL:
+            return {}
+        held = [(kind, self._held.get(_key(scope, kind))) for kind in kinds if kind.durable]
+        return self._feed.unchanged(scope, [(kind, one.cursor) for kind, one in held if one and one.cursor])
+
+    def rank(
+        self,
+        scope: Scope,
+        kind: Kind,
+        query: Query,
+        options: SearchOptions,
+        current: Mapping[MemoryType, Cursor] | None = None,
+    ) -> list[Hit]:
+        """The best matches among a scope's durable records, best first. ``current`` is what ``look`` has just said."""
         is_past = options.as_of is not None
-        follow = self._follow_versions if is_past else self._follow_feed
+        follow = (
+            self._follow_versions if is_past else partial(self._follow_feed, current=(current or {}).get(kind.name))
+        )
         return self._answer(scope, kind, follow, lambda index: index.rank(query, options), ended=is_past)
 
     def rank_items(
@@ -134,6 +155,11 @@ class Recall:
         return self._answer(
             scope, kind, partial(self._follow_items, items=items), lambda index: index.rank(query, options)
         )
+
+    def held_items(self, scope: Scope, kind: Kind) -> Mapping[str, Message] | None:
+        """The items that were ranked last, by their ids."""
+        held = self._held.get(_key(scope, kind))
+        return None if held is None else held.items
 
     def rank_items_once(
         self, scope: Scope, items: Sequence[Message], query: Query, options: SearchOptions
@@ -224,7 +250,7 @@ class Recall:
             except BaseException:  # an interrupt in the middle of an update: the index may be half done
                 held.forget(kind)
                 raise
-            size = held.index.nbytes + _EMPTY_BYTES
+            size = held.index.nbytes + _EMPTY_BYTES + held.item_bytes
         if self._bytes.get(key) != size:
             self._account(key, size)
         return result
@@ -254,8 +280,9 @@ class Recall:
                 old, _ = self._held.popitem(last=False)
                 self._total -= self._bytes.pop(old, 0)
 
-    def _follow_feed(self, held: _HeldIndex, scope: Scope, kind: Kind) -> None:
-        self._catch_up(held, scope, kind)
+    def _follow_feed(self, held: _HeldIndex, scope: Scope, kind: Kind, current: Cursor | None = None) -> None:
+        if current is None or held.cursor != current:
+            self._catch_up(held, scope, kind)
         if held.bare and time.monotonic() >= max(self._paused_until, self._reembed_after):
             self._embed_some(scope, kind)
             self._catch_up(held, scope, kind)
@@ -316,16 +343,17 @@ class Recall:
 
     def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         """Bring an index to these items; what it holds of them already is left alone."""
-        paused = self._paused_until
-        wanted = {
-            item.id: hash((item.content, to_json(item.metadata) if item.metadata else "", paused)) for item in items
-        }
-        new = [item for item in items if held.items.get(item.id) != wanted[item.id]]
+        old = held.items if held.paused == self._paused_until else {}
+        new = [item for item in items if old.get(item.id) != item]
+        if not new and len(items) == len(held.items):
+            return
+        held.paused = self._paused_until
         records = [_as_record(item, kind, scope, item.created_at) for item in new]
         encodings = self.encode(records) if records else []
+        wanted = {item.id: item for item in items}
         held.index.remove([item_id for item_id in held.items if item_id not in wanted])
         held.index.upsert(map(_as_index_row, records, encodings))
-        held.items = wanted
+        held.items, held.item_bytes = wanted, sum(len(item.content) for item in items)
 
     def _reembed_batch(self, subject: Subject, kind: Kind, limit: int = _BATCH) -> int:
         """Embed some of a subject's records that have no vectors of this model; how many."""

@@ -52,6 +52,16 @@ SELECT subjects.no AS number, coalesce(seq, 0) AS seq, coalesce(next, 0) AS next
 FROM subjects LEFT JOIN scopes ON scopes.subject = $1 AND scopes.scope = $3
 WHERE subjects.no = $1 AND subjects.subject = $2
 
+-- The same of several scopes of a subject, each with the agent that it is of.
+-- name: cursors
+SELECT (asked.value ->> 0)::bigint AS place, subjects.no AS number, coalesce(seq, 0) AS seq, coalesce(next, 0) AS next,
+       coalesce((SELECT version FROM books WHERE tenant = $4), 0) AS rules,
+       EXISTS (SELECT 1 FROM registry
+               WHERE tenant = $4 AND sort = 'agent' AND id = asked.value ->> 1 AND state <> 'active') AS is_removed
+FROM subjects CROSS JOIN jsonb_array_elements($3::jsonb) AS asked
+LEFT JOIN scopes ON scopes.subject = $1 AND scopes.scope = (asked.value ->> 0)::bigint
+WHERE subjects.no = $1 AND subjects.subject = $2
+
 -- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = $1, reason = $2, purge_at = $3,

@@ -118,6 +118,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, packed($8)) ON CONFLICT DO NOTHING
 -- name: short_messages
 SELECT id, role, content, created_at, metadata, external_id FROM short_messages WHERE subject = $1 AND "window" = $2 ORDER BY place
 
+-- name: short_ids
+SELECT string_agg(id, chr(31)) FROM short_messages WHERE subject = $1 AND "window" = $2
+
 -- name: remove_short
 DELETE FROM short_messages WHERE subject = $1 AND "window" = $2 AND id = $3
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from holdfast.core.records import Encoding, Kind, Record, Scope, Subject
+from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
 from holdfast.core.values import to_json, unpack
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
 from holdfast.storage.relational import moves as record_moves
@@ -29,6 +29,17 @@ class CursorRow(NamedTuple):
     is_removed: bool
 
 
+class PlacedCursor(NamedTuple):
+    """How far one of several scopes has come."""
+
+    place: int
+    number: int
+    seq: int
+    next: int
+    rules: int
+    is_removed: bool
+
+
 class SqlFeed(SqlStore):
     """The ``RecallFeed`` of the relational engines."""
 
@@ -42,7 +53,7 @@ class SqlFeed(SqlStore):
         read: Callable[[list[IndexRow] | PackedRows], PageT],
         ended: bool = False,
     ) -> Changes[PageT]:
-        agent = scope.agent_id if "agent" in kind.scope else None
+        agent = _agent(scope, kind)
         if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
             place = record_rows.scope_number(since[0], kind)
             asked = (since[0], scope.subject, place, scope.tenant, agent or "")
@@ -85,6 +96,16 @@ class SqlFeed(SqlStore):
                 live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
             return Changes(cursor, False, [read(live)] if live else [], gone)
 
+    def unchanged(self, scope: Scope, cursors: Sequence[tuple[Kind, Cursor]]) -> dict[MemoryType, Cursor]:
+        known = {record_rows.scope_number(since[0], kind): (kind, since) for kind, since in cursors if since[0]}
+        if not known:
+            return {}
+        places = to_json([[place, _agent(scope, kind) or ""] for place, (kind, _) in known.items()])
+        asked = (cursors[0][1][0], scope.subject, places, scope.tenant)
+        found = self._database.ask(PlacedCursor, "records.cursors", asked)
+        same = [known[place] for place, *cursor in found if known[place][1] == tuple(cursor)]
+        return {kind.name: since for kind, since in same}
+
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
@@ -122,6 +143,11 @@ class SqlFeed(SqlStore):
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         return iter(self._database.ask(Subject, "records.subjects_of_tenant", (tenant,)))
+
+
+def _agent(scope: Scope, kind: Kind) -> str | None:
+    """The agent whose records of a kind are meant; ``None`` where they are of all agents."""
+    return scope.agent_id if "agent" in kind.scope else None
 
 
 def _read_all(

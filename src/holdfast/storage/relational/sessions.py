@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.core.clock import check_deadline
@@ -13,6 +13,7 @@ from holdfast.core.errors import StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore, ShortWindow
+from holdfast.ports.feed import SEPARATOR
 from holdfast.storage.catalog import MESSAGE_BITS
 from holdfast.storage.relational.database import NOBODY, DuplicateError, SqlStore, Transaction
 from holdfast.storage.relational.moves import Holds, MoveBatch, removed_until
@@ -63,11 +64,18 @@ class SqlShortTerm(SqlStore):
                 tx.run("sessions.trim_short", (subject, number, held - most))
             return held
 
-    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
+    def window(
+        self, scope: Scope, *, now: int, session: str | None = None, held: Mapping[str, Message] | None = None
+    ) -> list[Message]:
         with self._database.read() as tx:
             subject = tx.number_of(scope.subject)
             window = _current(tx, (subject, *name_of(scope)), now, session)
-            found = [] if window is None else tx.all(MessageRow, "sessions.short_messages", (subject, window.no))
+            if window is None:
+                return []
+            place = (subject, window.no)
+            if held and set((tx.find(str, "sessions.short_ids", place) or "").split(SEPARATOR)) == held.keys():
+                return list(held.values())
+            found = tx.all(MessageRow, "sessions.short_messages", place)
         return [as_message(row) for row in found]
 
     def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:

@@ -44,6 +44,15 @@ SELECT subjects.no AS number, ifnull(seq, 0) AS seq, ifnull(next, 0) AS next,
 FROM subjects LEFT JOIN scopes ON scopes.scope = ?3
 WHERE subjects.no = ?1 AND subjects.subject = ?2
 
+-- The same of several scopes of a subject, each with the agent that it is of.
+-- name: cursors
+SELECT asked.value ->> 0 AS place, subjects.no AS number, ifnull(seq, 0) AS seq, ifnull(next, 0) AS next,
+       ifnull((SELECT version FROM books WHERE tenant = ?4), 0) AS rules,
+       EXISTS (SELECT 1 FROM registry
+               WHERE tenant = ?4 AND sort = 'agent' AND id = asked.value ->> 1 AND state <> 'active') AS is_removed
+FROM subjects CROSS JOIN json_each(?3) AS asked LEFT JOIN scopes ON scopes.scope = asked.value ->> 0
+WHERE subjects.no = ?1 AND subjects.subject = ?2
+
 -- name: recycle_all
 UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = ?1, reason = ?2, purge_at = ?3,
                    bundle = ?4, aged_from = ifnull(?5, aged_from)

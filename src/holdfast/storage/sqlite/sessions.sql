@@ -110,6 +110,9 @@ SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?1 IS NOT NULL
 -- name: short_messages
 SELECT id, role, content, created_at, metadata, external_id FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 ORDER BY rowid
 
+-- name: short_ids
+SELECT string_agg(id, char(31)) FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2
+
 -- name: remove_short
 DELETE FROM short_messages WHERE ?1 IS NOT NULL AND window = ?2 AND id = ?3
 

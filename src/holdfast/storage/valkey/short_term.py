@@ -135,7 +135,10 @@ class ValkeyShortTerm:
         held: int = self._server.run(Run(_APPEND, session_keys(scope), arguments), again=True)
         return held
 
-    def window(self, scope: Scope, *, now: int, session: str | None = None) -> list[Message]:
+    def window(
+        self, scope: Scope, *, now: int, session: str | None = None, held: Mapping[str, Message] | None = None
+    ) -> list[Message]:
+        del held  # all of it comes with one answer
         return _messages(*self._server.run(Run(_WINDOW, session_keys(scope)[:1], _arguments(now, session)), again=True))
 
     def expires_at(self, scope: Scope, *, now: int, session: str | None = None) -> int | None:
