@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -137,6 +138,7 @@ def test_a_whole_scope_says_the_same_of_each_record_as_one_by_one(
     engine: Engine, index: Follower, me: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_feed, "_PAGE", 4)
+    monkeypatch.setattr(stored_feed, "_MANY", 4)
     set_rule(engine.rules, me.tenant, "long_term", Terms(archive_after=7, delete_after=9))
     add(engine, me, "first")
     index.look()
@@ -157,6 +159,25 @@ def test_a_whole_scope_says_the_same_of_each_record_as_one_by_one(
     assert {row.id: row for page in whole.pages for row in page} == followed
     packed = [page for page in whole.pages if isinstance(page, PackedRows)]
     assert sum(page.count for page in packed) == len(followed) - 1, "the one without terms is by itself"
+
+
+def test_a_second_reader_that_sees_a_later_state_is_not_believed(
+    engine: Engine, elsewhere: Engine, me: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LateReader(Thread):
+        def start(self) -> None:
+            bring(elsewhere.records, me, records[-1].id, State.RECYCLED)
+            super().start()
+
+    monkeypatch.setattr(stored_feed, "_MANY", 4)
+    monkeypatch.setattr(stored_feed, "Thread", LateReader)
+    records = add(engine, me, *(f"memory {number}" for number in range(9)))
+
+    first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=list)
+
+    assert [row.id for page in first.pages for row in page] == [record.id for record in records]
+    late = engine.feed.changes(me.scope(), LONG_TERM, first.cursor, model=MODEL, read=list)
+    assert late.gone in ([records[-1].id], []), "an engine may have no second reader"
 
 
 def test_adds_are_seen(engine: Engine, index: Follower, me: Person) -> None:

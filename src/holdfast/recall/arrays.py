@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
@@ -160,15 +161,25 @@ def dot(vectors: Floats, query: Floats) -> Floats:
     if not len(query):
         return np.zeros(len(vectors), np.float32)
     found = np.empty(len(vectors), np.float32)
-    if vectors.size < _LARGE or _CORES == 1:
+    if vectors.size < _LARGE:
         _multiply(vectors, query, found)
         return found
     half = len(vectors) // 2
-    other = Thread(target=_multiply, args=(vectors[half:], query, found[half:]))
-    other.start()
-    _multiply(vectors[:half], query, found[:half])
-    other.join()
+    parts = ((vectors[:half], found[:half]), (vectors[half:], found[half:]))
+    do_both(*(partial(_multiply, some, query, into) for some, into in parts))
     return found
+
+
+def do_both(one: Callable[[], object], other: Callable[[], object]) -> None:
+    """Do two things, neither of which raises: at the same time, where there is more than one core."""
+    if _CORES == 1:
+        one()
+        other()
+        return
+    helper = Thread(target=other)
+    helper.start()
+    one()
+    helper.join()
 
 
 def _multiply(vectors: Floats, query: Floats, found: Floats) -> None:

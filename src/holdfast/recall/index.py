@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import partial
 from heapq import nlargest
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import NEVER, SEPARATOR, IndexRow
 from holdfast.recall import ranking
-from holdfast.recall.arrays import Batch, GrowingArray, SlotIds, dot, widen
+from holdfast.recall.arrays import Batch, GrowingArray, SlotIds, do_both, dot, widen
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
@@ -29,6 +31,8 @@ from holdfast.recall.session_links import NONE, SessionLinks
 _SLACK: Final = 256
 #: So few new records are compared with the others one by one.
 _FEW: Final = 16
+#: From so many numbers on, two threads take in vectors.
+_SHARED: Final = 1 << 20
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -203,13 +207,16 @@ class ScopeIndex:
             self._vectors.widen(dim)
             self._total = np.zeros(dim)
         vectors = np.empty((sum(len(batch.vectors) for batch in batches), self._vectors.width), np.float32)
-        end = 0
-        for batch in batches:
-            start, end = end, end + len(batch.vectors)
-            if batch.vectors.shape[1] == self._vectors.width:
-                self._total += widen(batch.vectors, vectors[start:end])
-            else:
-                vectors[start:end] = 0
+        ends = accumulate(len(batch.vectors) for batch in batches)
+        places = (vectors[end - len(batch.vectors) : end] for batch, end in zip(batches, ends, strict=True))
+        parts = list(zip((batch.vectors for batch in batches), places, strict=True))
+        sums: list[npt.NDArray[np.float64]] = []
+        half = len(parts) // 2 if vectors.size >= _SHARED else 0
+        if half:
+            do_both(partial(_fill, parts[half:], sums), partial(_fill, parts[:half], sums))
+        else:
+            _fill(parts, sums)
+        self._total += sum(sums)
         has_vector = _any(vectors)
         self._embedded += int(np.count_nonzero(has_vector))
         passages = np.concatenate([batch.passages for batch in batches])
@@ -520,6 +527,15 @@ def _linked_sessions(batch: Batch) -> Sequence[str | None]:
     names = batch.session_id.split(SEPARATOR)
     current = [True] * len(names) if batch.ended_at is None else (batch.ended_at == NEVER).tolist()
     return [name if name and is_current else None for name, is_current in zip(names, current, strict=True)]
+
+
+def _fill(parts: Iterable[tuple[npt.NDArray[np.float16], Floats]], totals: list[npt.NDArray[np.float64]]) -> None:
+    """Write stored vectors to their places; zeros, where they are of another length. ``totals`` takes up their sums."""
+    for stored, place in parts:
+        if stored.shape == place.shape:
+            totals.append(widen(stored, place))
+        else:
+            place[:] = 0
 
 
 def _any(vectors: Floats) -> Mask:

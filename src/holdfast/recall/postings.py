@@ -1,7 +1,8 @@
 """Postings: which passages of an index hold a term, and how often.
 
 A posting is one 64-bit number, term above passage above count. To build an index, or to merge two, is to sort numbers.
-New postings wait in a tail, which is searched by itself, until there are enough of them for a merge.
+New postings wait in a tail, which is searched by itself, until there are enough of them for a merge. Those of a scope
+that was just read are looked through once as they are: many a scope is asked once, and to sort them takes longer.
 """
 
 from __future__ import annotations
@@ -43,17 +44,14 @@ class Postings:
         self._waiting = 0
         self._joined: _Packed | None = None
         self._usual = 0.0
-        self._hold(np.empty(0, _PACKED))
+        self._was_asked = False
+        self._hold(_NO_POSTINGS)
 
     def add(self, passages: _Numbers, terms: _Numbers, counts: npt.NDArray[np.uint8]) -> None:
         """Add the terms of new passages, each term of a passage once."""
-        packed = _pack(terms, passages, counts)
-        packed.sort()
-        self._tail.append(packed)
-        self._waiting += len(packed)
+        self._tail.append(_pack(terms, passages, counts))
+        self._waiting += len(terms)
         self._joined = None
-        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
-            self._hold(self._merge())
 
     def find(
         self, terms: _Numbers, present: npt.NDArray[np.bool_] | None, lengths: Floats, usual: float
@@ -61,6 +59,10 @@ class Postings:
         """Where the terms are, and how much each says there. ``present`` marks the passages that are there (``None``:
         all). ``lengths`` and ``usual`` are what ``ranking.saturation`` takes.
         """
+        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
+            if self._was_asked:
+                self._hold(self._merge())
+            self._was_asked = True
         if self._usual != usual:
             self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._passages), usual)
             self._usual = usual
@@ -106,10 +108,12 @@ class Postings:
 
     def _merge(self) -> _Packed:
         """All postings, sorted."""
-        if len(self._tail) == 1 and not len(self._passages):
-            return self._tail[0]
+        tail = np.concatenate([_NO_POSTINGS, *self._tail])
+        tail.sort()
+        if not len(self._passages):
+            return tail
         terms = np.repeat(self._terms, np.diff(self._starts))
-        merged = np.concatenate([_pack(terms, self._passages, self._counts), *self._tail])
+        merged = np.concatenate([_pack(terms, self._passages, self._counts), tail])
         merged.sort(kind="stable")  # runs that are sorted already are merged in linear time
         return merged
 
@@ -129,9 +133,14 @@ class Postings:
     def _tail_slices(self, terms: _Numbers) -> list[_Packed] | None:
         if not self._waiting:
             return None
+        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):  # not sorted yet; passages are in order
+            waiting = np.concatenate(self._tail)
+            self._tail = [waiting]
+            _, high = _halves(waiting)
+            return [waiting[high == term] for term in terms]
         if self._joined is None:
             self._joined = np.concatenate(self._tail)
-            self._joined.sort(kind="stable")
+            self._joined.sort()
             self._tail = [self._joined]
         wanted = terms.astype(np.uint64)
         starts = self._joined.searchsorted(wanted << 32)
@@ -139,6 +148,7 @@ class Postings:
         return [self._joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
+_NO_POSTINGS: Final[_Packed] = np.empty(0, _PACKED)
 _NO_PASSAGES: Final[_Numbers] = np.empty(0, np.uint32)
 _NO_COUNTS: Final = np.empty(0, np.uint8)
 _NO_IMPACT: Final[Floats] = np.empty(0, np.float32)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from threading import Thread
+from typing import Final, Generic, NamedTuple
 
+from holdfast.core.clock import current_deadline
+from holdfast.core.errors import HoldfastError
 from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
 from holdfast.core.values import to_json, unpack
 from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
-from holdfast.storage.relational.database import SqlStore, Transaction
+from holdfast.storage.relational.database import Question, SqlStore, Transaction
+from holdfast.storage.relational.rows import WriteContext
 
 #: Rows of a whole scope are read about this many at a time (what is read then fits into the processor's cache), ...
 _PAGE: Final = 1_000
 #: ... out of at most so many keys.
 _WIDEST: Final = 64 * _PAGE
+#: From so many records on it pays to read them by two threads.
+_MANY: Final = 4 * _PAGE
 
 
 class CursorRow(NamedTuple):
@@ -64,7 +71,7 @@ class SqlFeed(SqlStore):
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
             query = record_rows.context_query(scope.subject, kind, () if agent is None else (agent,))
-            (context,) = tx.all(record_rows.WriteContext, *query)
+            (context,) = tx.all(WriteContext, *query)
             removed, rules = context.is_removed, context.version
             cursor = (number, context.seq, context.next, rules, int(removed))
             if since == cursor:
@@ -78,7 +85,7 @@ class SqlFeed(SqlStore):
                     names = ("records.index_rows", "versions.index_rows")
                     stored = chain.from_iterable(tx.each(IndexRow, name, (code, *keys)) for name in names)
                     return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-                pages = [read(page) for page in _read_all(tx, code, keys, context, agent)]
+                pages = self._read_scope(tx, scope, query, context, _Reading(code, agent, keys, read))
                 return Changes(cursor, True, pages, [])
             live = _readable(
                 tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
@@ -95,6 +102,33 @@ class SqlFeed(SqlStore):
                 theirs = (code, to_json([row.id for row in live]), number)
                 live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
             return Changes(cursor, False, [read(live)] if live else [], gone)
+
+    def _read_scope(
+        self, tx: Transaction, scope: Scope, query: Question, context: WriteContext, reading: _Reading[PageT]
+    ) -> list[PageT]:
+        """All pages of a scope. Of many records a second reader takes one half, if it sees the scope as it is here."""
+        first, end = reading.keys[0], reading.keys[0] + context.next
+        middle = (first + end) // 2 if tx.is_alone and context.memories >= _MANY else end
+        rest: list[tuple[int, list[PageT]]] = []
+        deadline = current_deadline()
+
+        def read_rest() -> None:
+            until = nullcontext() if deadline is None else deadline.apply()
+            with suppress(HoldfastError), until, self._database.read(scope.subject) as other:
+                if other.all(WriteContext, *query) == [context]:
+                    rest.append(reading.packed(other, middle, end))
+
+        helper = Thread(target=read_rest)
+        if middle < end:
+            helper.start()
+        try:
+            count, pages = reading.packed(tx, first, middle)
+        finally:
+            if middle < end:
+                helper.join()
+        more, later = rest[0] if rest else reading.packed(tx, middle, end)
+        is_all = count + more == context.memories
+        return [*pages, *later, *([] if is_all else reading.others(tx))]
 
     def unchanged(self, scope: Scope, cursors: Sequence[tuple[Kind, Cursor]]) -> dict[MemoryType, Cursor]:
         known = {record_rows.scope_number(since[0], kind): (kind, since) for kind, since in cursors if since[0]}
@@ -150,21 +184,32 @@ def _agent(scope: Scope, kind: Kind) -> str | None:
     return scope.agent_id if "agent" in kind.scope else None
 
 
-def _read_all(
-    tx: Transaction, code: int | None, keys: tuple[int, int], context: record_rows.WriteContext, agent: str | None
-) -> Iterator[list[IndexRow] | PackedRows]:
-    """All rows of a scope: those with terms packed, a range of keys at a time; then the archived ones."""
-    first, found, width = keys[0], 0, _PAGE
-    while first < keys[0] + context.next:
-        page = tx.find(PackedRows, "records.index_page", (code, first, min(first + width - 1, keys[1]), agent))
-        first += width
-        count = 0 if page is None else page.count
-        if page is not None and count:
-            found += count
-            yield page
-        width = _PAGE if count >= _PAGE // 2 else min(2 * width, _WIDEST)  # many keys have no record any more
-    if found != context.memories:
-        yield from _pages(tx.each(IndexRow, "records.index_rows_without_terms", (code, *keys)), agent)
+class _Reading(NamedTuple, Generic[PageT]):
+    """How a whole scope is read."""
+
+    model: int | None
+    agent: str | None
+    keys: tuple[int, int]
+    read: Callable[[list[IndexRow] | PackedRows], PageT]
+
+    def packed(self, tx: Transaction, start: int, end: int) -> tuple[int, list[PageT]]:
+        """The records with terms of a range of keys: how many, and their pages."""
+        count, pages, width = 0, [], _PAGE
+        while start < end:
+            last = min(start + width, end) - 1
+            page = tx.find(PackedRows, "records.index_page", (self.model, start, last, self.agent))
+            start = last + 1
+            found = 0 if page is None else page.count
+            if page is not None and found:
+                count += found
+                pages.append(self.read(page))
+            width = _PAGE if found >= _PAGE // 2 else min(2 * width, _WIDEST)  # many keys have no record any more
+        return count, pages
+
+    def others(self, tx: Transaction) -> list[PageT]:
+        """The records without terms, which are archived."""
+        rows = tx.each(IndexRow, "records.index_rows_without_terms", (self.model, *self.keys))
+        return [self.read(page) for page in _pages(rows, self.agent)]
 
 
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
