@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,8 +205,8 @@ def _recalls(holdfast: Holdfast, memory: MemoryManager, queries: list[str]) -> l
     ratio = beside[0] / floor[0]
     return [
         Figure("floor: embed a query, score 10,000 vectors", *floor, "", met=True),
-        _limit("retrieve, hybrid, warm", warm, "p50 ≤ 1.5 ms, p95 < 100 ms", p50=1.5, p95=100),
-        Figure("in turn with its floor, as a multiple of it", ratio, beside[1] / floor[1], "p50 ≤ 6", ratio <= 6),
+        _limit("retrieve, hybrid, warm", warm, "p50 ≤ 1 ms, p95 < 100 ms", p50=1, p95=100),
+        Figure("in turn with its floor, as a multiple of it", ratio, beside[1] / floor[1], "p50 ≤ 5", ratio <= 5),
         _limit("retrieve with a filter", timed(lambda n: memory.retrieve(queries[n], filters={"part": 3})), ""),
         _limit("add, then retrieve", add_and_retrieve, ""),
         _limit("retrieve nothing", timed(lambda n: stranger.retrieve(queries[n])), "p95 < 50 ms", p95=50),
@@ -221,21 +221,24 @@ def _contexts(memory: MemoryManager, queries: list[str]) -> list[Figure]:
     )
     ratio = block[0] / found[0]
     return [
-        _limit("retrieve of seven kinds", found, "p95 < 150 ms", p95=150),
+        _limit("retrieve of seven kinds", found, "p50 ≤ 5 ms, p95 < 150 ms", p50=5, p95=150),
         _limit("context of 1,000 tokens", block, "p95 < 150 ms", p95=150),
         Figure("in turn with such a retrieve, as a multiple of it", ratio, block[1] / found[1], "p50 ≤ 2", ratio <= 2),
     ]
 
 
 def _cold(holdfast: Holdfast, queries: list[str], users: int) -> Figure:
-    """The first query of users whose index is not in memory."""
-    asked = [holdfast.manager(f"user {user}", "agent") for user in range(1, users)]
+    memories = [holdfast.manager(f"user {user}", "agent") for user in range(1, users)]
+    return _limit("first query of a cold scope", ask_cold(holdfast, memories[:60], queries), "p50 ≤ 20 ms", p50=20)
+
+
+def ask_cold(holdfast: Holdfast, memories: Sequence[MemoryManager], queries: list[str]) -> tuple[float, float]:
+    """Milliseconds at p50 and p95 of the first query of memories whose indexes are not in the process."""
     taken = []
-    for number, memory in enumerate(asked[:60]):
+    for memory, query in zip(memories, queries, strict=False):
         holdfast.recall.forget()
         start = time.perf_counter()
-        memory.retrieve(queries[number])
+        memory.retrieve(query)
         taken.append((time.perf_counter() - start) * 1_000)
     taken.sort()
-    middle, late = taken[len(taken) // 2], taken[len(taken) * 95 // 100]
-    return Figure("first query of a cold scope", middle, late, "p50 ≤ 100 ms", middle <= 100)
+    return taken[len(taken) // 2], taken[len(taken) * 95 // 100]
