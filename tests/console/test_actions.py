@@ -1,9 +1,10 @@
-"""Before anything is changed its effect is on the screen; after it, how to undo it."""
+"""Before anything is changed its effect is on the screen; after it, how to undo it. What takes long is a job."""
 
 from __future__ import annotations
 
 from api.world import AGENT, USER
-from console.browser import Site
+from clocks import wait_until
+from console.browser import Browser, Seen, Site
 
 
 def whose(site: Site, name: str = "memory_id") -> dict[str, str]:
@@ -88,3 +89,58 @@ def test_what_is_missing_or_wrong_is_said_on_a_page(site: Site) -> None:
     browser = site.browser("write")
     assert browser.get("/console/do/delete_memory").status == 422
     assert browser.get("/console/do/delete_memory", user_id=USER, agent_id=AGENT, memory_id="nothing").status == 404
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def start(browser: Browser) -> Seen:
+    proof = browser.get("/console").form("/sign-out").fields["proof"]
+    return browser.request(
+        "POST", "/console/do/plan_sweep", data={"proof": proof, "days_ahead": "4000", "samples": "5"}
+    )
+
+
+def end(browser: Browser, path: str) -> Seen:
+    wait_until(lambda: "data-refresh" not in browser.get(path).html)
+    return browser.get(path)
+
+
+def test_a_plan_is_a_job_with_a_page_of_its_own(site: Site) -> None:
+    browser = site.browser("read")
+    started = start(browser)
+    assert started.path.startswith("/console/jobs/")
+    ended = end(browser, started.path)
+    assert "The plan up to" in ended.text
+    assert "by the default for" in ended.text
+
+
+def test_a_job_is_seen_by_the_browser_that_started_it_only(site: Site) -> None:
+    browser = site.browser("read")
+    path = start(browser).path
+    end(browser, path)
+    other = site.browser("read").get(path)
+    assert (other.status, other.code) == (404, "not_found")
+    browser.send(browser.get("/console").form("/sign-out"))
+    assert browser.get(path).path == "/console/sign-in"
+
+
+def test_a_sweep_carries_out_what_the_plan_showed(own_site: Site) -> None:
+    own_site.holdfast.services.clock.advance(days=400)  # type: ignore[attr-defined]
+    browser = own_site.browser("govern")
+    shown = browser.get("/console/do/carry_out_sweep")
+    assert "Due now:" in shown.text
+    ended = end(browser, browser.send(shown.form("/do/carry_out_sweep", confirm=True)).path)
+    assert "What the sweep did" in ended.text
+    assert "by the default for" in ended.text
+
+
+def test_a_forecast_shows_each_day_by_its_address(site: Site) -> None:
+    browser = site.browser("read")
+    proof = browser.get("/console").form("/sign-out").fields["proof"]
+    started = browser.request("POST", "/console/do/forecast_sweeps", data={"proof": proof, "days": "400"})
+    end(browser, started.path)
+    tomorrow, later = (browser.get(started.path, day=day) for day in ("1", "399"))
+    assert "Nothing becomes due until then." in tomorrow.text
+    assert "365 days after it was made" in later.text
+    assert browser.get(started.path, day="x" * 50).status == 200

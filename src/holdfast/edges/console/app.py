@@ -238,10 +238,9 @@ class Console:
         }
         if not is_good:
             return await run_in_threadpool(render, "job.html", values)
-        values |= {
-            "note": describe_result(job.action, job.fields, job.result),
-            **job.action.arrange(job.result, request.query_params),
-        }
+        is_shown = job.action.is_question and job.action.result is not None
+        said = None if is_shown else describe_result(job.action, job.fields, job.result)
+        values |= {"note": said, **job.action.arrange(job.result, request.query_params)}
         return await run_in_threadpool(render, job.action.result or "job.html", values)
 
     # --- who asks -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 _WIDE: Final = 1060
 _MARGIN: Final = 46
+_MIDDLE: Final = 96.0
 #: Dots of a life line are at least so far apart: beside each other, above and below the line, stand two labels.
 _GAP: Final = 92
 #: So many dots fit on a life line; of what is more, the middle is one dot.
@@ -33,7 +34,13 @@ def _svg(width: float, height: float, words: str, parts: Sequence[Markup], style
     head = Markup('<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">').format(
         style, width, height, words
     )
-    return head + Markup("").join(parts) + Markup("</svg>")
+    drawn = head + Markup("").join(parts) + Markup("</svg>")
+    # Labels of a drawing that is made small cannot be read: what it shows is said below it instead.
+    return (
+        drawn
+        if style == "life-wide"
+        else drawn + Markup('<p class="in-words" aria-hidden="true">{}.</p>').format(words)
+    )
 
 
 def _text(x: float, y: float, said: str, style: str = "", anchor: str = "start") -> Markup:
@@ -52,31 +59,37 @@ def short_day(at: datetime) -> str:
 # --- a life -----------------------------------------------------------------------------------------------------------
 
 
-def life(moments: Sequence[Moment], now: datetime, words: str) -> Markup:
-    """A record's life from left to right: solid what happened, dashed what is due, and a line for now."""
+def life(moments: Sequence[Moment], now: datetime, words: str, *, is_held: bool = False) -> Markup:
+    """A record's life from left to right: solid what happened, dashed what is due, and a line for now.
+
+    What a hold keeps has its colour from now on.
+    """
     dots = _thin(sorted(moments, key=lambda one: (one.is_due, one.at)))
-    places = _spread([*(one.at for one in dots if not one.is_due), now, *(one.at for one in dots if one.is_due)])
     split = sum(not one.is_due for one in dots)
+    places = _spread([*(one.at for one in dots[:split]), now, *(one.at for one in dots[split:])])
     here, at = places[split], [*places[:split], *places[split + 1 :]]
-    y, parts = 96.0, []
+    parts = _lines(dots, places, split, is_held=is_held)
     for number, (one, x) in enumerate(zip(dots, at, strict=True)):
-        following = at[number + 1] if number + 1 < len(at) else _WIDE - _MARGIN / 2 if here < x else here
-        if one.state != "gone":
-            solid_to = min(following, here) if not one.is_due else x
-            if solid_to > x:
-                parts.append(_line(x, y, solid_to, y, f"life-line stroke-{one.state}"))
-            if following > solid_to:
-                parts.append(_line(max(x, solid_to), y, following, y, f"life-line due stroke-{one.state}"))
-    if dots and not any(one.is_due for one in dots) and dots[-1].state != "gone":
-        parts.append(_line(here, y, _WIDE - _MARGIN / 2, y, f"life-line due stroke-{dots[-1].state}"))
-    for number, (one, x) in enumerate(zip(dots, at, strict=True)):
-        parts += _dot(one, x, y, is_up=number % 2 == 0)
+        parts += _dot(one, x, is_up=number % 2 == 0)
     parts += [_line(here, 64, here, 128, "now"), _text(here, 56, "now", "strong", "middle")]
     return _svg(_WIDE, 196, words, parts, "life-wide")
 
 
-def _dot(one: Moment, x: float, y: float, *, is_up: bool) -> list[Markup]:
-    top = 30.0 if is_up else 152.0
+def _lines(dots: Sequence[Moment], places: Sequence[float], split: int, *, is_held: bool) -> list[Markup]:
+    """The line between each place and the next, in the colour of the state between them; none after the end."""
+    parts, state = [], "active"
+    for number, x in enumerate(places):
+        if number != split:
+            state = dots[number - (number > split)].state
+        following = places[number + 1] if number + 1 < len(places) else _WIDE - _MARGIN / 4
+        if state != "gone" and dots:
+            style = f"stroke-{state}" if number < split else f"due stroke-{'held' if is_held else state}"
+            parts.append(_line(x, _MIDDLE, following, _MIDDLE, f"life-line {style}"))
+    return parts
+
+
+def _dot(one: Moment, x: float, *, is_up: bool) -> list[Markup]:
+    y, top = _MIDDLE, 30.0 if is_up else 152.0
     is_first, is_last = x < _MARGIN + 40, x > _WIDE - _MARGIN - 60
     anchor = "start" if is_first else "end" if is_last else "middle"
     label_x = x - 8 if is_first else x + 8 if is_last else x
@@ -156,7 +169,7 @@ def bars(rows: Sequence[tuple[str, float, str]], words: str) -> Markup:
             ),
             _text(200 + width, y, said, "soft"),
         ]
-    return _svg(680, 12 + 26 * len(rows), words, parts)
+    return _svg(680, 12 + 26 * len(rows), words, parts, "bars")
 
 
 class Area(NamedTuple):

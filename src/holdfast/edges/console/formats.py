@@ -55,6 +55,12 @@ def _shorten(value: float) -> str:
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
+def count(value: int, what: str) -> Markup:
+    """So many of something, which has a plain plural."""
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return number(value) + " " + (what if value == 1 else plural)
+
+
 def size(count: int | None) -> Markup:
     """A number of bytes."""
     if count is None:
@@ -70,8 +76,8 @@ def duration(seconds: float | None) -> str:
     """How long something takes, in the unit that fits."""
     if seconds is None:
         return "–"
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
-        if seconds >= length:
+    for least, length, unit in ((172_800, 86_400, "d"), (3_600, 3_600, "h"), (60, 60, "min"), (1, 1, "s")):
+        if seconds >= least:
             return f"{seconds / length:.1f}".removesuffix(".0") + f" {unit}"
     return f"{seconds * 1_000:.0f} ms"
 

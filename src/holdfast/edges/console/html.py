@@ -41,6 +41,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "number": formats.number,
+        "amount": formats.count,
         "size": formats.size,
         "duration": formats.duration,
         "when": formats.when,
