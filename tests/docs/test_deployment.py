@@ -10,13 +10,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
 from bench.servers import postgres
 
 from docs.pages import check_command
 from holdfast import Holdfast
-from holdfast.edges.service.probes import HEALTH
+from holdfast.edges.service.probes import HEALTH, READY
 from holdfast.health.doctor import check_health
 from holdfast.settings import SETTINGS, read_settings
 from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
@@ -25,8 +26,13 @@ from holdfast.storage.stores import open_short_term
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((ROOT / "kubernetes.yaml").read_text(encoding="utf-8")))
+PODS = {
+    one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in MANIFESTS if "template" in one.get("spec", {})
+}
 PAGES = ("deploy.md", "scale-out.md", "serve.md")
 KNOWN = {f"HOLDFAST_{setting.name.upper()}" for setting in SETTINGS}
+KNOWN |= {f"{name}_FILE" for name in KNOWN}
 PASSWORDS = {"HOLDFAST_DB_PASSWORD", "POSTGRES_PASSWORD", "VALKEY_PASSWORD"}
 
 
@@ -175,6 +181,55 @@ def test_the_user_that_compose_makes_can_open_the_store(tmp_path: Path) -> None:
         checks = {check.name: check for check in check_health({}, url=url, home=tmp_path)}
     assert checks["privileges"].status == "ok"
     assert "failed" not in {check.status for check in checks.values()}
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
+def test_a_manifest_is_what_kubernetes_takes(manifest: dict[str, Any]) -> None:
+    for version in ("1.30", "1.34"):
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_runs_what_there_is_with_settings_that_exist(name: str) -> None:
+    (container,) = PODS[name]["containers"]
+    check_command(container["args"])
+    settings: dict[str, str] = next(one["data"] for one in MANIFESTS if one["kind"] == "ConfigMap")
+    settings = settings | {one["name"]: one["value"] for one in container.get("env", ())}
+    assert set(settings) <= KNOWN
+    folder = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == "secrets")
+    (secrets,) = (one["secret"] for one in PODS[name]["volumes"] if one["name"] == "secrets")
+    there = {f"{folder}/{item['path']}" for item in secrets["items"]}
+    wanted = {value.removeprefix("file:") for value in settings.values() if folder in value}
+    assert wanted == there, "every file that a setting names is mounted, and no other"
+    assert (f"{folder}/owner-url" in there) == (name == "holdfast-init-db"), "only the job is the owner"
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_can_do_no_more_than_it_needs(name: str) -> None:
+    pod = PODS[name]
+    (container,) = pod["containers"]
+    (uid,) = re.findall(r"--uid (\d+)", DOCKERFILE)
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (int(uid), True)
+    assert pod["automountServiceAccountToken"] is False
+    limits = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert container["securityContext"] == limits
+    written = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert written == {"/data", "/tmp"}  # noqa: S108
+    assert "HOLDFAST_HOME=/data" in DOCKERFILE
+
+
+def test_the_probes_of_kubernetes_ask_at_the_port_of_the_service() -> None:
+    (container,) = PODS["holdfast"]["containers"]
+    assert [one["containerPort"] for one in container["ports"]] == [int(*instructions("EXPOSE"))]
+    paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert paths == {"startupProbe": HEALTH, "livenessProbe": HEALTH, "readinessProbe": READY}
+    (policy,) = (one["spec"] for one in MANIFESTS if one["kind"] == "NetworkPolicy")
+    assert policy["ingress"][0]["ports"] == [{"port": container["ports"][0]["containerPort"], "protocol": "TCP"}]
+    (service,) = (one["spec"] for one in MANIFESTS if one["kind"] == "Service")
+    assert service["ports"][0]["targetPort"] == container["ports"][0]["name"]
 
 
 # --- the pages --------------------------------------------------------------------------------------------------------
