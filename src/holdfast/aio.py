@@ -291,6 +291,8 @@ class AsyncAudit(_Wrapper[Audit]):
     """``holdfast.audit`` for async callers."""
 
     tail = _verb(Audit.tail)
+    page = _verb(Audit.page)
+    write = _verb(Audit.write)
     verify = _verb(Audit.verify)
     seal = _verb(Audit.seal)
     cut = _verb(Audit.cut)
@@ -400,6 +402,7 @@ class Holdfast(_Wrapper[engine.Holdfast]):
     users = _verb(engine.Holdfast.users)
     forget_source = _verb(engine.Holdfast.forget_source)
     erase_user = _verb(engine.Holdfast.erase_user)
+    preview_erasure = _verb(engine.Holdfast.preview_erasure)
     abandon_keys = _verb(engine.Holdfast.abandon_keys)
     gdpr_delete_user_data = _verb(engine.Holdfast.gdpr_delete_user_data)
     metrics = _verb(engine.Holdfast.metrics)

@@ -30,6 +30,7 @@ from holdfast.privacy.erasure import Erasure
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
 from holdfast.results.lifecycle import (
+    ErasurePreviewResult,
     ExplainResult,
     ExportResult,
     ForecastResult,
@@ -261,6 +262,10 @@ class Holdfast(TenantServices):
         """
         self._base.tenants.add(self.tenant)
         return self._base.erase(Scope.check(self.tenant, user_id, "anyone").subject)
+
+    def preview_erasure(self, user_id: str) -> ErasurePreviewResult:
+        """What erasing a user would remove from where, and the holds that would refuse it. Nothing is changed."""
+        return self.eraser.preview(Subject.check(self.tenant, user_id))
 
     def abandon_keys(self, *, confirm: bool = False) -> Abandoned:
         """After the master key was lost for good: set the keys aside that the present one does not open, so that others

@@ -6,18 +6,18 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Any, Final, Protocol
 
-from holdfast.core.audit import CHECKPOINTS, Action, Checkpoint, Event, Finding
+from holdfast.core.audit import CHECKPOINTS, Action, AuditEntry, Checkpoint, Event, Finding
 from holdfast.core.chain import GENESIS
 from holdfast.core.clock import Belief
 from holdfast.core.errors import ClockError, ConflictError, InvalidInputError, quote
 from holdfast.core.records import Subject
-from holdfast.core.values import check_count, iso, moment
+from holdfast.core.values import When, check_count, iso, moment, to_json
 from holdfast.ports.objects import ObjectStore, find_object
-from holdfast.ports.records import AuditStore
+from holdfast.ports.records import AuditQuery, AuditStore
 from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import AuditResult, SealResult
+from holdfast.results.lifecycle import AuditEntryResult, AuditResult, SealResult
 
 _NOTE: Final = "state/audit-checkpoint.json"
 _MOST_KEPT: Final = 100
@@ -61,8 +61,54 @@ class Audit:
         check_count(limit, "limit", most=_MOST_SHOWN)
         subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
         found = self.tenant.audit.tail(self.tenant.name, limit=limit, subject=subject)
-        shown = [{name: getattr(entry, name) for name in AuditResult.__annotations__} for entry in found]
-        return cast("list[AuditResult]", [{**entry, "at": iso(entry["at"])} for entry in shown])
+        return [_describe(entry) for entry in found]
+
+    def page(
+        self,
+        *,
+        user_id: str | None = None,
+        item: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        since: When = None,
+        until: When = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> tuple[list[AuditEntryResult], int | None]:
+        """Some entries of the tenant, or of one user, newest first, and where to go on from (``before``); ``None``, if
+        there are no more. ``item`` is the id of a memory, a session, a hold, a rule, an agent or a tool; what is not
+        given is any. There may be fewer than ``limit`` and more to come.
+        """
+        check_count(limit, "limit", most=_MOST_SHOWN)
+        if action is not None and action not in set(Action):
+            raise InvalidInputError(f"there is no action {quote(action)}; actions are: {', '.join(Action)}")
+        times = (None if at is None else moment(at, what=name) for name, at in (("since", since), ("until", until)))
+        subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
+        query = AuditQuery(item, actor, action, *times)
+        found, following = self.tenant.audit.page(self.tenant.name, query, subject=subject, before=before, limit=limit)
+        return [{**_describe(one.entry), "items": one.items} for one in found], following
+
+    def write(
+        self,
+        file: SupportsWrite,
+        *,
+        user_id: str | None = None,
+        item: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        since: When = None,
+        until: When = None,
+    ) -> int:
+        """Write the entries that ``page`` gives, all of them, as lines of JSON; how many."""
+        which: dict[str, Any] = {"user_id": user_id, "item": item, "actor": actor, "action": action}
+        which |= {"since": since, "until": until}
+        count, before = 0, None
+        while True:
+            found, before = self.page(**which, before=before, limit=_MOST_SHOWN)
+            file.write("".join(to_json(one) + "\n" for one in found).encode())
+            count += len(found)
+            if before is None:
+                return count
 
     def verify(self, progress: Callable[[int], None] | None = None) -> Verdict:
         """Look for any entry or checkpoint of the store that was changed, removed, moved or added.
@@ -140,6 +186,25 @@ class Audit:
         self.tenant.audit.append(
             Subject(self.tenant.name), [Event(self.tenant.now(), Action.AUDIT_ACCEPTED, None, detail)]
         )
+
+
+class SupportsWrite(Protocol):
+    """Something that bytes can be written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take some more."""
+
+
+def _describe(entry: AuditEntry) -> AuditResult:
+    return {
+        "at": iso(entry.at),
+        "actor": entry.actor,
+        "action": entry.action,
+        "item": entry.item,
+        "detail": entry.detail,
+        "chain": entry.chain,
+        "seq": entry.seq,
+    }
 
 
 def begin_anew(audit: Audit) -> None:

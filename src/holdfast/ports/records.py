@@ -13,6 +13,26 @@ from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Scop
 from holdfast.ports.coordination import Lease
 
 
+class AuditQuery(NamedTuple):
+    """Which entries are meant; ``None`` is any."""
+
+    item: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: int | None = None
+    until: int | None = None
+    """Before this moment."""
+
+
+class FoundEntry(NamedTuple):
+    """An entry that was looked for."""
+
+    entry: AuditEntry
+    """As it is about the item that was asked for, or about the first."""
+    items: int
+    """How many it is about."""
+
+
 class AuditStore(Protocol):
     """Chains of events, one per subject, and the checkpoints that seal them."""
 
@@ -26,6 +46,14 @@ class AuditStore(Protocol):
 
     def tail(self, tenant: str, *, limit: int, subject: Subject | None = None) -> list[AuditEntry]:
         """The ``limit`` latest events of a tenant's chains, or of one subject's, the newest last."""
+
+    def page(
+        self, tenant: str, query: AuditQuery, *, subject: Subject | None = None, before: int | None = None, limit: int
+    ) -> tuple[list[FoundEntry], int | None]:
+        """Some entries of a tenant's chains, or of one subject's, newest first, and where to go on from; ``None``, if
+        there are no more. So many are looked at that it is answered soon: there may be fewer than ``limit`` and more to
+        come.
+        """
 
     def seal(self, at: int) -> Checkpoint:
         """Seal the heads of all chains of the store; the last checkpoint, where none has moved since.

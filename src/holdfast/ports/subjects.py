@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.audit import AuditEntry
+from holdfast.core.decisions import Hold
 from holdfast.core.records import Fact, Kind, MemoryType, Message, Record, Subject
 from holdfast.ports.conversations import Session
 
@@ -200,6 +201,11 @@ class NameEraser(Protocol):
 
     def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
+
+    def survey(self, subject: Subject) -> tuple[Found | None, list[Hold]]:
+        """What there is of a subject (``None``: nothing was ever kept of it), and the holds that name the user or cover
+        anything of theirs; nothing is changed.
+        """
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         """Those of the pseudonyms that a subject goes by which is not being erased, and the subject."""

@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from holdfast.core import errors
 from holdfast.core.packs import pack_folder
 from holdfast.core.records import MemoryType, Subject
+from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import ErasureTimes, Found, SubjectStore, Tombstone
 from holdfast.privacy.ledger import Erased, KeysAndLedger
-from holdfast.results.lifecycle import CertificateResult
+from holdfast.results.lifecycle import CertificateResult, ErasurePreviewResult, HoldResult
 
 _log = logging.getLogger("holdfast.erasure")
 #: Rows that go in one transaction: others wait no longer than for that.
@@ -186,6 +187,30 @@ class Eraser:
     def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` that erasing a subject would raise now; nothing is changed."""
         self._subjects.check(subject)
+
+    def preview(self, subject: Subject) -> ErasurePreviewResult:
+        """What erasing a subject would remove from where, and what would refuse or delay it; nothing is changed."""
+        tally, places = _Tally(), dict[str, int]()
+        found, holds = self._subjects.survey(subject)
+        with tally.note_errors():
+            places = self._count_parts(subject)
+        with tally.note_errors():
+            if self._short_term is not None:
+                windows = self._short_term.windows(subject.tenant, subject.user_id, known=())
+                places[SHORT_TERM] = sum(len(window.messages) for window in windows)
+        return {
+            "user_id": subject.user_id,
+            "is_known": found is not None,
+            "memories": {} if found is None else {kind: count for kind, count in found.kinds.items() if count},
+            "places": [
+                {"name": name, "found": count}
+                for name, count in {**({} if found is None else found.rows), **places}.items()
+                if count
+            ],
+            "is_refused": bool(holds),
+            "holds": [cast("HoldResult", hold_to_dict(hold)) for hold in holds],
+            "waiting_for": tally.waiting_for,
+        }
 
     def go_on(self) -> int:
         """Go on with every erasure that was cut short; how many are finished now.

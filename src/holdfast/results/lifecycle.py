@@ -259,6 +259,13 @@ class AuditResult(TypedDict):
     seq: int
 
 
+class AuditEntryResult(AuditResult):
+    """An entry of the audit chain, of a list of them."""
+
+    items: int
+    """How many memories it is about; ``item`` is the one that was asked for, or the first."""
+
+
 class SealResult(TypedDict):
     """A checkpoint of the audit chain."""
 
@@ -572,6 +579,30 @@ class LifeStoryResult(TypedDict):
     reason: NotRequired[str | None]
     cause: NotRequired[str | None]
     rule: NotRequired[str | None]
+
+
+class FoundResult(TypedDict):
+    """How much of a user lies in a place."""
+
+    name: str
+    found: int
+
+
+class ErasurePreviewResult(TypedDict):
+    """What erasing a user would remove, and what would refuse or delay it."""
+
+    user_id: str
+    is_known: bool
+    """Whether anything was ever kept of such a user."""
+    memories: dict[str, int]
+    """By kind, in every state."""
+    places: list[FoundResult]
+    is_refused: bool
+    """Whether holds keep it from being carried out."""
+    holds: list[HoldResult]
+    """Those that name the user, or cover anything of theirs."""
+    waiting_for: list[str]
+    """What does not answer just now: the erasure would be pending until it does."""
 
 
 class CertificateResult(TypedDict):

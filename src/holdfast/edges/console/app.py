@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from pathlib import PurePath
+from typing import Any, Final, cast
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -43,6 +44,7 @@ from holdfast.edges.console.table import PREFIX, Action, Entry, Fields, Page
 from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.errors import PublicError, publish
 from holdfast.edges.operations.operation import Form
+from holdfast.edges.operations.outputs import FileAnswer
 from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.rest.streams import stream_file
 from holdfast.engine import Holdfast
@@ -190,7 +192,9 @@ class Console:
     def _carry_out(self, request: Request, visitor: Visitor, visit: Visit, action: Action, fields: Fields) -> Response:
         run = visit.bind(action.operation_name, fields)
         if action.operation.form is Form.FILE:  # sent while it is written: no copy of it is left anywhere
-            return stream_file(run, media_type="application/zip", filename=f"{action.name}.zip")
+            kind = cast("type[FileAnswer]", action.operation.output)
+            name = action.name + PurePath(kind.file_name).suffix
+            return stream_file(run, media_type=kind.media_type, filename=name)
         if action.operation.is_long:
             job = self.jobs.start(visitor.token, action, fields, run)
             return _redirect(f"{PREFIX}/jobs/{job.id}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final, TypedDict
+from typing import Any, BinaryIO, Final, TypedDict
 
 from pydantic import Field
 
@@ -16,11 +16,11 @@ from holdfast.core.errors import ConfirmationNeededError, NotFoundError, quote
 from holdfast.core.values import MAX_ID_CHARS
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.models import ConfirmClock, Id, Input, KindName, MaybeUser, Nothing, Paged, example
-from holdfast.edges.operations.operation import ADMIN, CALLER, READ, STORE, WHOSE, Group
-from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
+from holdfast.edges.operations.operation import ADMIN, CALLER, GOVERN, READ, STORE, WHOSE, Group
+from holdfast.edges.operations.outputs import FileAnswer, ListOf, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.lifecycle.audit import Verdict
-from holdfast.results.lifecycle import AuditResult, JobResult, RunResult
+from holdfast.results.lifecycle import AuditEntryResult, AuditResult, JobResult, RunResult
 from holdfast.results.memory import Metadata
 
 audit = Group("audit", "What happened, in order, and whether the record of it is whole.")
@@ -238,6 +238,46 @@ class AuditVerdict(output_of(Verdict, "ok")):  # type: ignore[misc]
 def tail_audit(holdfast: Holdfast, asked: TailAudit) -> ListOf[AuditResult]:
     """Read the latest entries of the audit chain, of a user or of the tenant, the newest last."""
     return {"items": holdfast.audit.tail(asked.limit, user_id=asked.user_id)}
+
+
+class AuditFilter(Input):
+    """Which entries are meant; what is not given is any."""
+
+    user_id: MaybeUser = None
+    item: Id | None = Field(None, description="About this memory, session, hold, rule, agent or tool, by its id.")
+    actor: Id | None = Field(None, description="Done by this one, such as `key:<id>`, `schedule` or an author.")
+    action: str | None = Field(None, max_length=64, description="Such as `recycled`.", examples=["recycled"])
+    since: str | None = Field(None, max_length=64, description="At this moment, as ISO 8601, or later.")
+    until: str | None = Field(None, max_length=64, description="Before this moment.")
+
+
+class ListAudit(AuditFilter, Paged):
+    """Which entries to list."""
+
+
+class AuditFile(FileAnswer):
+    """Lines of JSON, an entry each, the newest first, sent while they are read."""
+
+    media_type = "application/x-ndjson"
+    file_name = "audit.ndjson"
+
+
+@audit.add("GET /audit/entries", READ, WHOSE, PageOf[AuditEntryResult])
+def list_audit(holdfast: Holdfast, asked: ListAudit) -> Any:
+    """List entries of the audit chain, of a user or of the tenant, the newest first.
+
+    A page may have fewer entries than `limit` though others follow; `next_cursor` tells.
+    """
+    place = asked.read_place(int)
+    before: Any = None if place is None else place[0]
+    items, following = holdfast.audit.page(**asked.to_arguments("cursor"), before=before)
+    return {"items": items, "next_cursor": None if following is None else asked.make_cursor([following])}
+
+
+@audit.add("GET /audit/export", GOVERN, WHOSE, AuditFile)
+def export_audit(holdfast: Holdfast, asked: AuditFilter, file: BinaryIO) -> Any:
+    """Export entries of the audit chain, of a user or of the tenant, as lines of JSON."""
+    return holdfast.audit.write(file, **asked.to_arguments())
 
 
 @audit.add("POST /audit/verify", READ, STORE, AuditVerdict, is_long=True)

@@ -15,6 +15,7 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import (
     Any,
+    ClassVar,
     Final,
     Generic,
     TypedDict,
@@ -86,6 +87,14 @@ class OpenAnswer(Answer):
     """What an operation gives, and whatever else belongs to it."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class FileAnswer(Answer):
+    """A file, which is sent while it is written."""
+
+    media_type: ClassVar[str]
+    file_name: ClassVar[str]
+    """With names of input fields in braces."""
 
 
 class Page(Answer):

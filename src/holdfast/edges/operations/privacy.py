@@ -13,13 +13,14 @@ from holdfast.core.records import DURABLE
 from holdfast.core.values import check_id
 from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
-from holdfast.edges.operations.outputs import Answer, PageOf, output_of
+from holdfast.edges.operations.outputs import FileAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount
 from holdfast.results.lifecycle import (
     BrowseResult,
     CertificateResult,
+    ErasurePreviewResult,
     FacetResult,
     ForgetResult,
     LifeStoryResult,
@@ -84,8 +85,11 @@ class Count(TypedDict):
     count: int
 
 
-class ExportFile(Answer):
+class ExportFile(FileAnswer):
     """A ZIP with a page to read (`index.html`) and files for programs, sent while it is made."""
+
+    media_type = "application/zip"
+    file_name = "export-{user_id}.zip"
 
 
 class Erased(TypedDict):
@@ -143,6 +147,12 @@ def count_facets(holdfast: Holdfast, asked: OneUser) -> FacetResult:
 def export_user(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place."""
     return holdfast.export_user(asked.user_id, file)
+
+
+@users.add("GET /users/{user_id}/erasure", GOVERN, USER, is_long=True)
+def preview_erasure(holdfast: Holdfast, asked: OneUser) -> ErasurePreviewResult:
+    """Say what erasing a user would remove from where, and what would refuse or delay it. Changes nothing."""
+    return holdfast.preview_erasure(asked.user_id)
 
 
 @users.add("DELETE /users/{user_id}", GOVERN, USER, Erased, errors=(423, 428), is_long=True)

@@ -16,8 +16,9 @@ from holdfast.edges.access.callers import TENANT_HEADER
 from holdfast.edges.operations.catalog import GROUPS
 from holdfast.edges.operations.errors import PROBLEM_JSON
 from holdfast.edges.operations.operation import Form, Operation
+from holdfast.edges.operations.outputs import FileAnswer
 from holdfast.edges.rest.idempotency import HEADER, MAX_KEY_CHARS, WRITES
-from holdfast.edges.rest.routes import ZIP, OperationRoute, route_table
+from holdfast.edges.rest.routes import OperationRoute, route_table
 from holdfast.edges.rest.streams import NDJSON
 
 _MODE: Final = "validation"
@@ -103,7 +104,8 @@ def _describe_answer(operation: Operation, refs: Any) -> dict[str, Any]:
     if operation.form is Form.DOCUMENT:
         return {"description": about, "content": {"application/json": {"schema": refs[operation.output, _MODE]}}}
     if operation.form is Form.FILE:
-        return {"description": about, "content": {ZIP: {"schema": {"type": "string", "format": "binary"}}}}
+        kind = cast("type[FileAnswer]", operation.output).media_type
+        return {"description": about, "content": {kind: {"schema": {"type": "string", "format": "binary"}}}}
     extra: Any = operation.output.model_config["json_schema_extra"]
     lines = [{"progress": 500}, {"result": extra["example"]}]
     example = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

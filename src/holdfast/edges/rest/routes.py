@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Set
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
@@ -31,6 +31,7 @@ from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Form, Operation
+from holdfast.edges.operations.outputs import FileAnswer
 from holdfast.edges.rest.idempotency import Caller, answer_once, key_of
 from holdfast.edges.rest.streams import stream_file, stream_progress
 
@@ -42,7 +43,6 @@ _JSON: Final = re.compile(r"application/(?:[^;]*\+)?json\s*(?:;|$)", re.IGNORECA
 _UNREADABLE: Final = (
     "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8"
 )
-ZIP: Final = "application/zip"
 #: Characters of a user's id that a file's name does not have.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
 _NAMES: Final = re.compile(r"{(\w+)}")
@@ -209,13 +209,19 @@ def _read_object(name: str, text: str | None) -> dict[str, Any] | None:
     return read
 
 
+def describe_file(operation: Operation, asked: Input) -> dict[str, str]:
+    """The media type and the name of the file that an operation sends."""
+    kind = cast("type[FileAnswer]", operation.output)
+    values = {name: _UNSAFE.sub("_", str(value))[:64] for name, value in asked.__dict__.items()}
+    return {"media_type": kind.media_type, "filename": kind.file_name.format(**values)}
+
+
 def _respond(operation: Operation, run: Callable[..., Any], asked: Any) -> Response:
     match operation.form:
         case Form.LINES:
             return stream_progress(run)
         case Form.FILE:
-            name = f"export-{_UNSAFE.sub('_', asked.user_id)[:64]}.zip"
-            return stream_file(run, media_type=ZIP, filename=name)
+            return stream_file(run, **describe_file(operation, asked))
         case Form.DOCUMENT:
             return answer(run(), operation.status)
 

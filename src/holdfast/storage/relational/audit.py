@@ -10,6 +10,8 @@ from holdfast.core import chain as chains
 from holdfast.core.audit import AuditEntry, Event
 from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
+from holdfast.core.values import SECOND, to_json
+from holdfast.ports.records import AuditQuery, FoundEntry
 from holdfast.storage.relational.database import NOBODY, SqlStore, Transaction
 
 #: Cutting is done in transactions of this many chains or entries, whichever is reached first.
@@ -17,6 +19,11 @@ _CHAINS_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 5_000
 #: How many entries are verified from one word of progress to the next.
 _STRIDE: Final = 1_000
+#: So many entries are looked at for a page.
+_MOST_LOOKED: Final = 20_000
+#: So far may the clocks of those who write entries differ.
+_SKEW: Final = 3_600 * SECOND
+_LAST_NO: Final = 2**63 - 1
 _FIRST_PLACE: Final = -(2**63)
 
 
@@ -34,6 +41,15 @@ class EntryRow(NamedTuple):
     text: bytes
     hash: bytes
     seq: int = 0
+
+
+class PageRow(NamedTuple):
+    """An entry, where it is, and when it was written."""
+
+    no: int
+    at: int
+    text: bytes
+    hash: bytes
 
 
 class ChainRow(NamedTuple):
@@ -126,6 +142,27 @@ class SqlAudit(SqlStore):
                     break
         return latest[:limit][::-1]
 
+    def page(
+        self, tenant: str, query: AuditQuery, *, subject: Subject | None = None, before: int | None = None, limit: int
+    ) -> tuple[list[FoundEntry], int | None]:
+        found: list[FoundEntry] = []
+        with self._database.read() as tx:
+            whose = tenant if subject is None else tx.number_of(subject)
+            statement = "audit.page_of_tenant" if subject is None else "audit.page_of_subject"
+            last = _LAST_NO if before is None else before
+            if query.until is not None:
+                last = min(last, _find_no(tx, query.until + _SKEW))
+            looked = 0
+            for row in tx.each(PageRow, statement, (whose, last, _MOST_LOOKED)):
+                looked, last = looked + 1, row.no
+                if query.since is not None and row.at < query.since - _SKEW:
+                    return found, None
+                if (one := _match(row, query)) is not None:
+                    found.append(one)
+                    if len(found) == limit:
+                        return found, last
+        return found, last if looked == _MOST_LOOKED else None
+
     def checkpoints(self, *, limit: int | None = None) -> list[core_audit.Checkpoint]:
         with self._database.read() as tx:
             return _last_checkpoints(tx, limit)
@@ -207,6 +244,33 @@ class SqlAudit(SqlStore):
                         break
                     after = subject
             removed += _ENTRIES_AT_ONCE - room
+
+
+def _find_no(tx: Transaction, at: int) -> int:
+    """A number that all entries of before a moment are below: their times rise with their numbers, but for clocks that
+    differ.
+    """
+    low, high = 0, (tx.find(int, "audit.last_no") or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = tx.find(int, "audit.time_at", (middle,))
+        low, high = (middle + 1, high) if found is None or found < at else (low, middle)
+    return low
+
+
+def _match(row: PageRow, query: AuditQuery) -> FoundEntry | None:
+    """What an entry says, if it is one that is looked for. Most that are not are told by a look at their bytes."""
+    wanted = (query.item, query.actor, query.action)
+    if any(one is not None and to_json(one).encode() not in row.text for one in wanted):
+        return None
+    if (query.since is not None and row.at < query.since) or (query.until is not None and row.at >= query.until):
+        return None
+    entries = chains.parse_entries(row.text, row.hash)
+    first = entries[0]
+    if query.actor not in (None, first.actor) or query.action not in (None, first.action):
+        return None
+    about = next((entry for entry in entries if query.item in (None, entry.item)), None)
+    return None if about is None else FoundEntry(about, len(entries))
 
 
 class _Pace:

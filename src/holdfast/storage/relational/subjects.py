@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, AuditEntry, Event
 from holdfast.core.chain import parse_entries
-from holdfast.core.decisions import Hold
+from holdfast.core.decisions import Held, Hold
 from holdfast.core.errors import HeldError
 from holdfast.core.records import HISTORY, Cause, Fact, Kind, Record, State, Subject
 from holdfast.core.values import DAY, SECOND, to_json
@@ -240,6 +240,19 @@ class SqlSubjects(SqlStore):
             hold = _hold_on(tx, subject, tx.number_of(subject))
         if hold is not None:
             raise _refusal(subject, hold)
+
+    def survey(self, subject: Subject) -> tuple[ports.Found | None, list[Hold]]:
+        with self._database.read() as tx:
+            number, active = tx.number_of(subject), Holds(tx, subject).active
+            if number is None:
+                return None, [hold for hold in active if hold.user_id is not None]
+            kinds = {KINDS[row.kind].name.value: row.records for row in tx.all(KindRow, "subjects.kinds", (number,))}
+            open_holds = [hold for hold in active if hold.user_id is None]
+            covering = {hold.id for hold in active if hold.user_id is not None}
+            for row in tx.each(Thing, "subjects.things", (number,)) if open_holds else ():
+                thing = Held(subject.user_id, row.agent_id, row.session_id, row.id, json.loads(row.metadata))
+                covering |= {hold.id for hold in open_holds if hold.covers(thing)}
+            return ports.Found(_rows(tx, number), kinds), [hold for hold in active if hold.id in covering]
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         return [*self._database.ask(AliasRow, "subjects.with_alias", (to_json(list(aliases)),))]

@@ -71,3 +71,19 @@ DELETE FROM audit WHERE subject = $1 AND seq <= $2
 
 -- name: move_floor
 UPDATE chains SET floor = $1, floor_hash = $2 WHERE subject = $3
+
+-- name: page_of_subject
+SELECT no, at, convert_to(entry, 'UTF8') AS text, hash FROM audit
+WHERE subject = $1 AND no < $2 ORDER BY seq DESC LIMIT $3
+
+-- name: page_of_tenant
+SELECT audit.no, at, convert_to(audit.entry, 'UTF8') AS text, audit.hash
+FROM audit JOIN subjects ON subjects.no = audit.subject
+WHERE audit.no < $2 AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+ORDER BY audit.no DESC LIMIT $3
+
+-- name: last_no
+SELECT max(no) FROM audit
+
+-- name: time_at
+SELECT at FROM audit WHERE no <= $1 ORDER BY no DESC LIMIT 1
