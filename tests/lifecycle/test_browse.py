@@ -131,3 +131,14 @@ def test_the_beginning_of_a_text_is_shown_as_it_is(holdfast: Holdfast) -> None:
         ((shown, *_), _) = holdfast.memories.page("ben", limit=1)
         assert (shown["memory_id"], shown["content"]) == (memory_id, text[:300])
         assert shown["is_cut"] == (len(text) > 300)
+
+
+def test_a_place_in_the_list_of_one_user_shows_nothing_of_another(holdfast: Holdfast) -> None:
+    for user in ("ann", "ben", "cas"):
+        holdfast.manager(user, "guide").add_many([f"{user} {number}" for number in range(4)])
+    lists = {user: holdfast.memories.page(user, limit=2) for user in ("ann", "ben", "cas")}
+    for _, after in lists.values():
+        shown, _ = holdfast.memories.page("ben", limit=100, after=after)
+        assert all(str(one["content"]).startswith("ben") for one in shown)
+    shown, _ = holdfast.memories.page("ben", limit=100, after=(2**62,) * 5)
+    assert len(shown) == 4

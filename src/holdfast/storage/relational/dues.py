@@ -224,10 +224,12 @@ class SqlFigures(SqlStore):
     ) -> tuple[list[RecordSummary], Places | None]:
         runs: list[list[SummaryRow]] = []
         with self._database.read(subject) as tx:
-            places = dict(zip(DURABLE, after, strict=True)) if after else _ends(tx, subject)
+            places = ends = _ends(tx, subject)
+            if after is not None:  # whatever it says, nothing of another user is read by it
+                places = {name: min(place, ends[name]) for name, place in zip(DURABLE, after, strict=True)}
             for name, place in places.items():
-                if place and which.kind in (None, name):
-                    first = place >> COUNT_BITS << COUNT_BITS
+                first = ends[name] >> COUNT_BITS << COUNT_BITS
+                if place > first and which.kind in (None, name):
                     asked = (first, place - 1, *_where(which), tags, 4 * chars + 1, limit + 1)
                     runs.append(tx.all(SummaryRow, "figures.page", asked))
         merged = list(islice(merge(*runs, key=lambda row: (row.created_at, row.id), reverse=True), limit + 1))
