@@ -185,6 +185,14 @@ class Notes:
                 connection.execute(f"DELETE FROM {table} WHERE {where}", (user_id,))  # noqa: S608
         return count
 
+    def late(self, since: int) -> Sequence[PartSession]:
+        del since  # a note goes on from nothing
+        return []
+
+    def erase_late(self, session_ids: Sequence[str], *, upto: int) -> int:
+        del session_ids, upto
+        return 0
+
     def export(self, user_id: str) -> Iterator[tuple[PartSession, Iterable[Mapping[str, Any]]]]:
         where = self._is_theirs(user_id)
         for table, key in (("notes", "session_id"), ("bin", "item_id")):

@@ -18,8 +18,12 @@ from langgraph.types import Command
 from clocks import FakeClock
 from holdfast import ConflictError, Holdfast
 from holdfast.core.errors import InvalidInputError, NotAStoreError, StoreUnavailableError
+from holdfast.health.store import _check_parts
+from holdfast.integrations.langgraph.governed import Governed
 from holdfast.integrations.langgraph.threads import Threads
+from homes import Homes
 from integrations.graphs import PLACES, Place, config_of, langgraph_time, look, say, stored_bytes, talk
+from privacy.backups.stores import lose_machine
 
 
 @dataclass
@@ -45,6 +49,10 @@ class World:
     def sees(self, thread_id: str) -> bool:
         """Whether the application finds something of a thread."""
         return bool(self.graph.get_state(config_of(thread_id)).values)
+
+    def examine(self) -> str:
+        """What ``holdfast doctor`` says of what belongs to sessions."""
+        return str(_check_parts(self.holdfast.services.tenant("default")))
 
     def binned(self) -> list[Any]:
         """The sessions in the recycle bin."""
@@ -241,6 +249,62 @@ def test_thinning_keeps_what_threads_need_and_leaves_those_under_a_hold_whole(wo
     assert said == [("recycled", done["rows"]), ("restored", done["rows"])]
     with pytest.raises(InvalidInputError, match="keep_last"):
         threads.thin(keep_last=0)
+
+
+def test_what_a_run_wrote_after_its_user_was_erased_is_found_and_goes_and_what_they_began_anew_stays(
+    world: World,
+) -> None:
+    threads = world.govern()
+    for thread_id in ("trip", "others"):
+        world.say(thread_id, user_id="ann" if thread_id == "trip" else "bob")
+    head: Any = world.graph.get_state(config_of("trip")).config
+    world.holdfast.erase_user("ann")
+    late: Any = {"configurable": {**config_of("trip")["configurable"], **head["configurable"]}}
+    metadata: Any = {"user_id": "ann", "step": 9, "source": "loop", "parents": {}}
+    world.place.saver.put_writes(late, [("said", "a late secret")], "task")
+    world.place.saver.put(late, empty_checkpoint(), metadata, {})
+    world.say("anew")
+    with pytest.raises(ConflictError, match="begin another thread"):
+        Governed(world.place.saver, world.govern()).put_writes(late, [("said", "later")], "task")
+    assert "runs wrote 1 sessions of users after these were erased" in world.examine()
+    assert b"a late secret" in stored_bytes(world.place, world.folder)
+
+    world.holdfast.sweep()
+
+    assert b"a late secret" not in stored_bytes(world.place, world.folder)
+    assert "after these were erased" not in world.examine()
+    assert [world.sees(name) for name in ("trip", "anew", "others")] == [False, True, True]
+    assert threads.status()["threads"] == 2
+    (entry,) = [one for one in world.holdfast.audit.tail(limit=9) if "runs went on" in one["detail"].get("reason", "")]
+    assert (entry["action"], entry["detail"]["rows"]) == ("deleted", 2)
+    world.holdfast.sweep()
+    assert world.sees("anew")
+
+
+def test_threads_follow_the_sessions_of_a_store_that_was_restored_as_a_whole(world: World) -> None:
+    world.govern(unowned_as="service")
+    for name in ("kept", "binned", "unknown"):
+        world.say(name, name)
+    world.holdfast.sessions.remove("helper", "binned")
+    world.holdfast.parts.refresh(session_id="kept")
+    made = world.holdfast.backups.create()
+    kept, binned = (look(world.graph, config_of(name)) for name in ("kept", "unknown"))
+    world.holdfast.sessions.remove("helper", "kept")
+    world.holdfast.recycle.restore(session_id="binned")
+    world.say("new")
+    with Homes("sqlite", world.folder / "again") as homes:
+        home = lose_machine(world.holdfast.settings.home, homes)
+        with Holdfast.open(home=home, clock=world.clock) as again:
+            again.backups.restore(made.id)
+            again.sweep()
+            assert [world.sees(name) for name in ("kept", "binned", "unknown", "new")] == [True, False, True, True]
+            assert look(world.graph, config_of("kept")) == kept
+            assert [item["session_id"] for item in again.recycle.list()] == ["binned"]
+            (part,) = again.parts.list()
+            assert part["unowned_as"] is None, "it names a user, and is said again"
+            again.recycle.restore(session_id="binned")
+            assert look(world.graph, config_of("binned"))[0]["said"][0] == "binned"
+            assert look(world.graph, config_of("unknown")) == binned
 
 
 def test_the_daily_job_takes_threads_along(world: World) -> None:

@@ -226,7 +226,10 @@ def _check_parts(store: Tenant) -> Check | None:
     """That what belongs to sessions elsewhere can be reached, and follows them; nothing is said where there is none."""
     found: dict[str, list[str]] = {}
     for tenant in store.dues.tenants():
-        found |= SessionParts(replace(store, name=tenant)).ask(lambda part: part.problems())
+        parts = SessionParts(replace(store, name=tenant))
+        found |= parts.ask(lambda part: part.problems())
+        for name, late in parts.find_late().items():
+            found[name].append(f"{name}: runs wrote {len(late):,} sessions of users after these were erased")
     if not found:
         return None
     problems = [problem for some in found.values() for problem in some]

@@ -113,7 +113,7 @@ class OpenParts:
 
 
 @contextmanager
-def _name_part(registration: PartRegistration) -> Iterator[None]:
+def name_part(registration: PartRegistration) -> Iterator[None]:
     """Whatever is wrong with a part, it is away for now, and the error says which one it is."""
     try:
         yield
@@ -194,7 +194,7 @@ class PartRegistry:
         return self.tenant.parts.list(self.tenant.name)
 
     def _open(self, registration: PartRegistration) -> SessionPart:
-        with _name_part(registration):
+        with name_part(registration):
             return self.tenant.open_part(registration, None)
 
     def begin_steps(self) -> None:
@@ -209,7 +209,7 @@ class PartRegistry:
         for registration in self._registered():
             begin_steps()  # what a part does is outside of any transaction of the store
             try:
-                with _name_part(registration):
+                with name_part(registration):
                     answers[registration.name] = do(self._open(registration))
             except StoreAwayError as problem:
                 trouble = trouble or problem
@@ -221,7 +221,7 @@ class PartRegistry:
         """All that parts hold of a user: the part's name, and the rest as it says."""
         for registration in self._registered():
             part = self._open(registration)
-            with _name_part(registration):
+            with name_part(registration):
                 for session, rows in part.export(user_id):
                     yield registration.name, session, rows
 

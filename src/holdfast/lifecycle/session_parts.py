@@ -17,15 +17,18 @@ from holdfast.core.audit import Action
 from holdfast.core.decisions import NO_LIFE, Held, Life
 from holdfast.core.errors import InvalidScopeError, StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, Scope, State, Subject
-from holdfast.core.values import DAY, FOREVER
-from holdfast.lifecycle.part_registry import PartRegistry
+from holdfast.core.values import DAY, FOREVER, SECOND
+from holdfast.lifecycle.part_registry import PartRegistry, name_part
 from holdfast.ports.conversations import PartActivity, Session
 from holdfast.ports.session_parts import PartMove, PartSession, SessionPart
+from holdfast.ports.subjects import MARK_DAYS, ErasureMark
 
 _log = logging.getLogger("holdfast.parts")
 #: Parts move sessions in transactions of about this duration, and of so many at first and at most.
 _GOAL_SECONDS: Final = 0.08
 _FIRST, _MOST = 25, 500
+#: Two machines' clocks differ by less than this, in microseconds.
+_SLACK: Final = 60 * SECOND
 
 
 @dataclass(eq=False, repr=False)
@@ -107,10 +110,44 @@ class SessionParts(PartRegistry):
 
         with _log_trouble("something has not followed its session yet"):
             self.follow()
+            self._erase_late()
             for name, count in self.ask(purge).items():
                 if count:
                     reason = "their time in the bin was over, and no session has them"
                     self._note(Action.DELETED, name, count=count, reason=reason)
+
+    def find_late(self) -> dict[str, list[str]]:
+        """What runs wrote that went on after their users were erased, in the last days: the names of sessions by those
+        of parts. What a user wrote who came back is not among it.
+        """
+        erased = self._erased()
+        if not erased:
+            return {}
+
+        def is_late(one: PartSession) -> bool:
+            subject = Subject(self.tenant.name, one.user_id)
+            return any(mark.is_of(subject) and (one.active_at or 0) <= at + _SLACK for at, mark in erased)
+
+        since = min(at for at, _ in erased) - _SLACK
+        found = self.ask(lambda part: [one.session_id for one in part.late(since) if is_late(one)])
+        return {name: late for name, late in found.items() if late}
+
+    def _erased(self) -> list[tuple[int, ErasureMark]]:
+        """Who was erased in the last days, and when."""
+        marks = self.tenant.subjects.erased_within(MARK_DAYS * DAY / SECOND) if self._registered() else []
+        return [(self.tenant.now() - int(mark.age_seconds * SECOND), mark) for mark in marks]
+
+    def _erase_late(self) -> None:
+        """Erase what ``find_late`` finds, with an entry in the chain."""
+        if not (erased := self._erased()):
+            return
+        late, upto = self.find_late(), max(at for at, _ in erased)
+        for registration in self._registered():
+            with name_part(registration):
+                rows = self._open(registration).erase_late(late.get(registration.name, []), upto=upto)
+            if rows:
+                reason = "runs went on and wrote them after their users were erased"
+                self._note(Action.DELETED, registration.name, rows=rows, reason=reason)
 
     def is_held(self, held: PartSession) -> bool:
         """Whether a hold keeps what a part has for a session."""

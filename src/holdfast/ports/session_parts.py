@@ -134,6 +134,17 @@ class PartUser(Protocol):
         were. What the registration counts as theirs goes with it.
         """
 
+    def late(self, since: int) -> Sequence[PartSession]:
+        """What was written after a moment and goes on from something that is not there: a run does that whose user was
+        erased meanwhile. What was begun anew is not among it. ``active_at`` is when that was made from which it goes
+        on; ``None`` if that cannot be told.
+        """
+
+    def erase_late(self, session_ids: Sequence[str], *, upto: int) -> int:
+        """Remove these for good, past the bin, and what nobody can read since what was made up to a moment is gone; how
+        many rows there were.
+        """
+
     def export(self, user_id: str) -> Iterator[tuple[PartSession, Iterable[Mapping[str, Any]]]]:
         """All of a user, session by session: its rows as JSON objects that a person can read. A row says whether it is
         in the bin (``"in_bin": true``). The rows of one are read before the next is asked for.

@@ -194,6 +194,11 @@ class CheckpointTables:
         found = (_read_thread(*row) for row in self.database.all("found", threads=list(thread_ids), **self.fields))
         return {thread.thread_id: thread for thread in found}
 
+    def has_checkpoint(self, thread_id: str, checkpoint_id: str) -> bool:
+        """Whether a thread has a checkpoint."""
+        asked = "SELECT 1 FROM @checkpoints WHERE thread_id = :thread AND checkpoint_id = :id"
+        return bool(self.database.all(asked, thread=thread_id, id=checkpoint_id))
+
     def sizes(self, session_ids: Sequence[str]) -> dict[str, int]:
         """How many bytes threads take."""
         sizes: dict[str, int] = dict.fromkeys(session_ids, 0)

@@ -26,7 +26,8 @@ class Governed(BaseCheckpointSaver[Any]):
 
     ``delete_thread`` and ``prune(strategy="delete")`` send threads to the recycle bin; ``prune`` with ``keep_latest``
     sends what comes before their last checkpoints there, also of those with delta channels (``Threads.restore`` brings
-    it back). ``HeldError`` while a hold keeps one. Everything else is the saver's.
+    it back). ``HeldError`` while a hold keeps one. A run that goes on after its
+    user was erased is refused (``ConflictError``). Everything else is the saver's.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any], threads: Threads) -> None:
@@ -112,8 +113,7 @@ class Governed(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        if _begins(config):
-            self._threads.begin_anew(_thread_of(config))
+        self._check(config)
         return self._saver.put(config, checkpoint, metadata, new_versions)
 
     async def aput(
@@ -123,19 +123,29 @@ class Governed(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        if _begins(config):
-            await to_thread(self._threads.begin_anew, _thread_of(config))
+        await to_thread(self._check, config)
         return await self._saver.aput(config, checkpoint, metadata, new_versions)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        self._check(config)
         self._saver.put_writes(config, writes, task_id, task_path)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        await to_thread(self._check, config)
         await self._saver.aput_writes(config, writes, task_id, task_path)
+
+    def _check(self, config: RunnableConfig) -> None:
+        """What is past its time makes way for what begins anew; what was erased is not gone on with."""
+        thread_id, checkpoint_id = _thread_of(config), config["configurable"].get("checkpoint_id")
+        if checkpoint_id is None:  # only then has nobody seen that the thread is past its time
+            self._threads.begin_anew(thread_id)
+        else:
+            named = {**config.get("metadata", {}), **config["configurable"]}
+            self._threads.check_not_erased(thread_id, str(checkpoint_id), named)
 
     # --- removing -----------------------------------------------------------------------------------------------------
 
@@ -169,11 +179,6 @@ class Governed(BaseCheckpointSaver[Any]):
 
 def _thread_of(config: RunnableConfig) -> str:
     return str(config["configurable"]["thread_id"])
-
-
-def _begins(config: RunnableConfig) -> bool:
-    """Whether a checkpoint goes on from none: only then has nobody seen that the thread is past its time."""
-    return config["configurable"].get("checkpoint_id") is None
 
 
 def _keeps_latest(thread_ids: Sequence[str], strategy: str) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from holdfast.integrations.langgraph.checkpoints import AGENT, Thread, to_sessions
+from holdfast.core.values import SECOND
+from holdfast.integrations.langgraph.checkpoints import AGENT, Thread, make_id, read_time, to_sessions
 from holdfast.integrations.langgraph.databases import BIN, open_database
 from holdfast.integrations.langgraph.thinned_threads import ThinnedTables
 from holdfast.integrations.langgraph.values import to_plain
@@ -16,6 +17,8 @@ from holdfast.ports.session_parts import PartRegistration, PartSession
 _PAGE: Final = 1_000
 #: Greater than every id of a checkpoint.
 _LAST: Final = "~"
+#: A thread whose own checkpoints were not written within this time, in microseconds, has none.
+_SETTLED: Final = 3_600 * SECOND
 
 
 def open_part(registration: PartRegistration, url: str) -> ThreadPart:
@@ -147,6 +150,30 @@ class ThreadPart(ThinnedTables):
                 kind = row.get("type")
                 plain = {name: to_plain(None if name == "metadata" else kind, value) for name, value in row.items()}
                 yield {"table": table, "in_bin": bool(prefix), **plain}
+
+    def late(self, since: int) -> list[PartSession]:
+        """The threads that were written after a moment and go on from a checkpoint that is not there."""
+        self.note_changes()
+        found = self.database.all("late", since=since, settled=since + _SETTLED)
+        threads = (Thread(name, "", user, agent, read_time(parent or "")) for name, user, agent, parent in found)
+        return list(to_sessions(map(self.with_owner, threads)))
+
+    def erase_late(self, session_ids: Sequence[str], *, upto: int) -> int:
+        """Delete threads for good, and the writes of checkpoints up to a moment whose threads are gone."""
+        removed = 0
+        for some in self.batches(session_ids):
+            with self.database.transaction():
+                self.database.lock(some)
+                removed += self.remove(some)
+        writes = self.database.tables[1]
+        removed += self.database.run(
+            f"DELETE FROM @{writes} AS late WHERE checkpoint_id < :upto AND NOT EXISTS "  # noqa: S608 - our names
+            "(SELECT 1 FROM @checkpoints AS live WHERE live.thread_id = late.thread_id)",
+            upto=make_id(upto),
+        )
+        if removed:
+            self.database.scrub()
+        return removed
 
     def erase(self, user_id: str) -> int:
         """Delete every thread of which any checkpoint names a user, for good, from the bin too; how many rows."""

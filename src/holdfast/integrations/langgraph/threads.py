@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.errors import ConflictError, HeldError, quote
 from holdfast.core.records import HISTORY, Scope, Subject
-from holdfast.core.values import check_count, iso
+from holdfast.core.values import DAY, SECOND, check_count, iso
 from holdfast.engine import Holdfast, default_engine
 from holdfast.integrations.langgraph.checkpoints import Thread, read_name, to_sessions
 from holdfast.integrations.langgraph.databases import resolve_url
 from holdfast.integrations.langgraph.parts import ThreadPart
+from holdfast.memory.working import LEASE_SECONDS
 from holdfast.ports.session_parts import PartRegistration, PartSession
+from holdfast.ports.subjects import MARK_DAYS, ErasureMark
 from holdfast.settings import drop_password
 
 _KIND: Final = "langgraph"
@@ -94,6 +97,7 @@ class Threads:
     def _bind(self, engine: Holdfast, registration: PartRegistration, url: str | None) -> None:
         self._engine, self._registration, self._url = engine, registration, url
         self._tenant = engine.services.tenant(engine.tenant)
+        self._erased: tuple[float, Sequence[ErasureMark]] = float("-inf"), ()
 
     @classmethod
     def governed(cls, engine: Holdfast) -> list[Threads]:
@@ -237,6 +241,23 @@ class Threads:
             raise HeldError(
                 f"thread {quote(thread_id)} is past its time, and a hold keeps it; begin one with another id"
             )
+
+    def check_not_erased(self, thread_id: str, checkpoint_id: str, named: Mapping[str, Any]) -> None:
+        """``ConflictError`` if a checkpoint that a run goes on from was erased in the last days, with the user that the
+        run names. Erasures of the last seconds may not be known yet; what is written then goes with the next sweep.
+        """
+        user_id = str(named.get(self._registration.options["user_from"], ""))
+        if self._was_erased(user_id) and not self._part.has_checkpoint(thread_id, checkpoint_id):
+            raise ConflictError(
+                f"thread {quote(thread_id)} was erased with its user while this run went on; begin another thread"
+            )
+
+    def _was_erased(self, user_id: str) -> bool:
+        looked, marks = self._erased
+        if time.monotonic() - looked > LEASE_SECONDS:
+            marks = self._tenant.subjects.erased_within(MARK_DAYS * DAY / SECOND)
+            self._erased = time.monotonic(), marks
+        return any(mark.is_of(Subject(self._tenant.name, user_id)) for mark in marks)
 
     def remove(self, thread_id: str) -> bool:
         """Send a thread to the recycle bin, with what was said in its session; whether its owner can be read.

@@ -22,6 +22,16 @@ FROM (SELECT thread_id, max(checkpoint_id) AS head FROM @checkpoints
 -- name: named
 SELECT DISTINCT thread_id FROM @checkpoints WHERE FIELD(metadata, :user_from) = :user_id
 
+-- A thread goes on from nothing if its first checkpoint has a parent, or if it has none outside of subgraphs.
+-- name: late
+SELECT known.thread_id, known.user_id, known.agent_id, first.parent_checkpoint_id
+FROM @holdfast_threads AS known
+LEFT JOIN @checkpoints AS first ON first.thread_id = known.thread_id AND first.checkpoint_ns = ''
+  AND first.checkpoint_id = (SELECT min(checkpoint_id) FROM @checkpoints AS one
+                             WHERE one.thread_id = known.thread_id AND one.checkpoint_ns = '')
+WHERE known.active_at >= :since AND (
+    first.parent_checkpoint_id IS NOT NULL OR (first.thread_id IS NULL AND known.active_at < :settled))
+
 -- name: named_in_bin
 SELECT bin_id FROM @holdfast_bin WHERE user_id = :user_id
 OR no IN (SELECT bin FROM @holdfast_bin_checkpoints WHERE FIELD(metadata, :user_from) = :user_id)
