@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from bench import (
     check,
+    corrections,
     deployment,
     erasure,
     footprint,
@@ -28,10 +31,24 @@ from bench import (
     start,
 )
 
-_PARTS = (
-    "speed", "lifecycle", "archive", "quality", "deployment", "large_scope", "round_trips", "erasure", "service",
-    "start", "langgraph_store",
-)  # fmt: skip
+_PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
+    "speed": lambda asked: report.write_speed(asked.docs, speed.measure(asked.users, asked.folder), asked.users),
+    "lifecycle": lambda asked: report.write_lifecycle(
+        asked.docs, lifecycle.measure(asked.users, asked.folder), asked.users
+    ),
+    "archive": lambda asked: report.write_archive(asked.docs, footprint.measure_all(), asked.locomo),
+    "quality": lambda asked: report.write_quality(asked.docs, asked.locomo),
+    "deployment": lambda asked: report.write_deployment(asked.docs, deployment.measure(asked.users), asked.users),
+    "large_scope": lambda asked: report.write_large_scope(
+        asked.docs, large_scope.measure(), large_scope.measure_parts()
+    ),
+    "round_trips": lambda asked: report.write_round_trips(asked.docs, round_trips.measure()),
+    "erasure": lambda asked: report.write_erasure(asked.docs, erasure.measure(asked.users, asked.folder), asked.users),
+    "service": lambda asked: report.write_service(asked.docs, service.measure()),
+    "start": lambda asked: report.write_start(asked.docs, start.measure()),
+    "langgraph_store": lambda asked: report.write_langgraph_store(asked.docs, langgraph_store.measure()),
+    "corrections": lambda asked: report.write_corrections(asked.docs, corrections.measure()),
+}
 
 
 def main() -> None:
@@ -48,29 +65,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.check:
         sys.exit(check.run())
-    if options.only in (None, "speed"):
-        report.write_speed(options.docs, speed.measure(options.users, options.folder), options.users)
-    if options.only in (None, "lifecycle"):
-        figures = lifecycle.measure(options.users, options.folder)
-        report.write_lifecycle(options.docs, figures, options.users)
-    if options.only in (None, "archive"):
-        report.write_archive(options.docs, footprint.measure_all(), options.locomo)
-    if options.only in (None, "quality"):
-        report.write_quality(options.docs, options.locomo)
-    if options.only in (None, "deployment"):
-        report.write_deployment(options.docs, deployment.measure(options.users), options.users)
-    if options.only in (None, "large_scope"):
-        report.write_large_scope(options.docs, large_scope.measure(), large_scope.measure_parts())
-    if options.only in (None, "round_trips"):
-        report.write_round_trips(options.docs, round_trips.measure())
-    if options.only in (None, "erasure"):
-        report.write_erasure(options.docs, erasure.measure(options.users, options.folder), options.users)
-    if options.only in (None, "service"):
-        report.write_service(options.docs, service.measure())
-    if options.only in (None, "start"):
-        report.write_start(options.docs, start.measure())
-    if options.only in (None, "langgraph_store"):
-        report.write_langgraph_store(options.docs, langgraph_store.measure())
+    for name, write in _PARTS.items():
+        if options.only in (None, name):
+            write(options)
 
 
 if __name__ == "__main__":

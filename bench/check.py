@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bench import start
+from bench import corrections, start
 from bench.servers import postgres, valkey
 from bench.speed import ask_cold, questions, recall_floor, sentences, timed, timed_together
 from holdfast import Holdfast, MemoryManager
@@ -58,6 +58,7 @@ TARGETS: Final = (
     Target("retrieve every kind", 5, "ms, p50", deployments=(EMBEDDED,)),
     Target("first query of a cold scope", 20, "ms, p50", deployments=(EMBEDDED,)),
     Target("context beside a retrieve of every kind", 2, "times, p50"),
+    *(Target(name, most, "times, p50") for name, most in corrections.LIMITS.items() if "context" not in name),
     Target("add working beside the embedded engine", 3, "times, p50", deployments=(SERVERS,)),
     Target("first add of a process, after import and open", 100, "ms of CPU, p50", deployments=(EMBEDDED,)),
     Target("holdfast add from a shell, all of it", 400, "ms of CPU, p50", deployments=(EMBEDDED,)),
@@ -147,6 +148,8 @@ def measure_all() -> Values:
                 lambda asked: lambda n: memory.retrieve(asked[n], "all"),  # noqa: B023
                 lambda asked: lambda n: memory.context(asked[n]),  # noqa: B023
             )
+    for deployment, engine in ((EMBEDDED, "SQLite"), (SERVERS, "PostgreSQL")):
+        values |= {(ratio.name, deployment): ratio.value for ratio in corrections.measure_engine(engine)}
     values["add working beside the embedded engine", SERVERS] = medians[SERVERS] / medians[EMBEDDED]
     taken = start.measure()
     values["first add of a process, after import and open", EMBEDDED] = taken["add"]

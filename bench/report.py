@@ -12,7 +12,18 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, deployment, footprint, langgraph_store, large_scope, lifecycle, quality, service, start
+from bench import (
+    archive,
+    corrections,
+    deployment,
+    footprint,
+    langgraph_store,
+    large_scope,
+    lifecycle,
+    quality,
+    service,
+    start,
+)
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -179,6 +190,20 @@ def write_start(docs: Path, taken: Mapping[str, float]) -> None:
         f"`python -m bench --only start` on a {machine()}.\n\n" + _measured(figures)
     )
     _section(docs, "Start", text)
+
+
+def write_corrections(docs: Path, ratios: Sequence[corrections.Ratio]) -> None:
+    """The section on what corrections and their like cost."""
+    figures = [
+        lifecycle.Figure(f"{ratio.name} ({ratio.engine})", f"{ratio.value:.2f} ×", f"≤ {ratio.most:g} ×", ratio.is_met)
+        for ratio in ratios
+    ]
+    text = (
+        f"Calls that take turns, of a user with {corrections.MEMORIES:,} memories, as multiples of the plain ones at "
+        f"p50; of {corrections.PASSES} passes\nthe least disturbed. `python -m bench --only corrections` on a "
+        f"{machine()}.\n\n"
+    )
+    _section(docs, "Being right", text + _measured(figures))
 
 
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
