@@ -103,7 +103,7 @@ class ScopeIndex:
         self._total: npt.NDArray[np.float64] = np.zeros(0)
         self._embedded = 0
         self._words = 0
-        self._links = SessionLinks(self._ids, lambda slots: self._vectors.view[self._first.view[slots]])
+        self._links = SessionLinks(self._ids, self._first_vectors)
         self._postings = Postings()
         self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None
@@ -243,6 +243,13 @@ class ScopeIndex:
             start += len(batch.vectors)
         terms = np.concatenate([batch.term for batch in batches])
         self._postings.add(np.concatenate(passages), terms, np.concatenate([batch.times for batch in batches]))
+
+    def _first_vectors(self, slots: Ints) -> Floats:
+        """The first vector of each slot: without a copy, where they stand in a row."""
+        rows = self._first.view[slots]
+        in_a_row = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+        vectors: Floats = self._vectors.view[slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else rows]
+        return vectors
 
     def _passages(self, slot: int) -> slice:
         first = self._first.view
@@ -525,6 +532,8 @@ def _linked_sessions(batch: Batch) -> Sequence[str | None]:
     if len(batch.session_id) < len(batch.id):  # nothing but separators
         return [None] * len(batch.id)
     names = batch.session_id.split(SEPARATOR)
+    if batch.ended_at is None and "" not in names:
+        return names
     current = [True] * len(names) if batch.ended_at is None else (batch.ended_at == NEVER).tolist()
     return [name if name and is_current else None for name, is_current in zip(names, current, strict=True)]
 

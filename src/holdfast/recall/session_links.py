@@ -78,7 +78,7 @@ class SessionLinks:
     def _insert(self, name: str, slots: list[int]) -> int:
         """Put slots into the list of a session; the first place that has changed."""
         members = self._members.setdefault(name, [])
-        first = bisect_left(members, min(map(self._id_of, slots)), key=self._id_of)
+        first = bisect_left(members, min(map(self._id_of, slots)), key=self._id_of) if members else 0
         members[first:] = sorted([*members[first:], *slots], key=self._id_of)
         return first
 
