@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, sync_playwright
 
 import chromium
 
-PHONE = {"width": 390, "height": 844}
-WIDE = {"width": 1280, "height": 900}
-_AXE = Axe()
+PHONE: ViewportSize = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+_AXE = Axe().axe_script
 
 
 @contextmanager
@@ -64,6 +64,12 @@ class Window:
         self.page.goto(self.url + path)
         return self.page
 
+    def sign_in(self, secret: str) -> None:
+        """Sign in to the console with a key."""
+        self.open("/console/sign-in").get_by_label("API key").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(f"{self.url}/console")
+
     def click(self, name: str | Any, *, role: Any = None, inside: Any = None) -> None:
         """Click a link or a button, by what it says, and count it."""
         self.clicks += 1
@@ -78,10 +84,33 @@ class Window:
         said: str = self.page.locator("main").inner_text()
         return said
 
-    def violations(self) -> list[str]:
-        """What axe-core finds wrong with the page."""
-        found = _AXE.run(self.page).response["violations"]
+    def violations(self, *rules: str) -> list[str]:
+        """What axe-core finds wrong with the page; by these rules alone, if any are named."""
+        if not self.page.evaluate("'axe' in globalThis"):
+            self.page.evaluate(_AXE)
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+        found = self.page.evaluate("options => axe.run(options).then(found => found.violations)", options)
         return [f"{one['id']}: {[node['html'][:200] for node in one['nodes'][:3]]}" for one in found]
+
+    def look(self, path: str, *, in_all: bool = True) -> str:
+        """Open a page, and find nothing wrong with it: on a wide screen in light colours, and (where ``in_all``) on a phone
+        in dark ones. What it says to a reader.
+        """
+        response = self.page.goto(self.url + path)
+        assert response is not None
+        said = self.text()
+        assert response.status == 200, said[:500]
+        assert self.violations() == []
+        if in_all:
+            self.page.emulate_media(color_scheme="dark")
+            self.page.set_viewport_size(PHONE)
+            assert self.violations("color-contrast", "scrollable-region-focusable") == []
+            assert not self.is_too_wide()
+            self.page.emulate_media(color_scheme="light")
+            self.page.set_viewport_size(WIDE)
+        assert not self.is_too_wide()
+        assert self.complaints == []
+        return said
 
     def is_too_wide(self) -> bool:
         """Whether a reader would have to scroll sideways."""

@@ -53,6 +53,21 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def shared(browser: Browser, addresses: Addresses) -> Iterator[Callable[..., Window]]:
+    """One window for all tests of a module that only look; another without scripts."""
+    contexts = {scripts: browser.new_context(java_script_enabled=scripts, viewport=WIDE) for scripts in (True, False)}
+    windows = {scripts: Window(one.new_page(), addresses.keyless) for scripts, one in contexts.items()}
+
+    def give(*, scripts: bool = True) -> Window:
+        windows[scripts].complaints.clear()
+        return windows[scripts]
+
+    yield give
+    for context in contexts.values():
+        context.close()
+
+
 @pytest.fixture
 def window(browser: Browser, addresses: Addresses) -> Iterator[Callable[..., Window]]:
     """Opens windows: ``scripts``, ``colours`` (light, dark), a ``size``, and a key's ``secret`` to sign in with."""
@@ -64,7 +79,10 @@ def window(browser: Browser, addresses: Addresses) -> Iterator[Callable[..., Win
         context = browser.new_context(java_script_enabled=scripts, color_scheme=colours, viewport=size)
         opened.append(context)
         context.set_default_timeout(15_000)
-        return Window(context.new_page(), addresses.keyless if secret is None else addresses.keyed)
+        made = Window(context.new_page(), addresses.keyless if secret is None else addresses.keyed)
+        if secret is not None:
+            made.sign_in(secret)
+        return made
 
     yield open_window
     for context in opened:

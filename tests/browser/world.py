@@ -44,8 +44,8 @@ class World:
         """The secret of a key with these rights."""
         name = (*rights, *sorted((part, str(value)) for part, value in bounds.items()))
         if name not in self.keys:
-            tenant = {} if bounds.get("operator") else {"tenant": "default"}
-            _, self.keys[name] = self.holdfast.access.create("-".join(rights), rights=rights, **tenant, **bounds)
+            tenant = "*" if bounds.pop("operator", False) else "default"
+            _, self.keys[name] = self.holdfast.access.create("-".join(rights), rights=rights, tenant=tenant, **bounds)
         return self.keys[name]
 
 

@@ -1,0 +1,109 @@
+"""Every page and every action of the console in a real browser, tried from its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from browser.browsers import Window
+from browser.world import AGENT, SESSION, TOOL, USER, World
+from holdfast.core.access import Right
+from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
+
+Open = Callable[..., Window]
+paths = pytest.mark.parametrize("path", PAGES)
+actions = pytest.mark.parametrize("name", ACTIONS)
+
+
+def about(world: World) -> str:
+    """What a page may be asked about: a user of the world, and what is theirs."""
+    named = {"user_id": USER, "agent_id": AGENT, "session_id": SESSION, "query": "where does the user live"}
+    return urlencode({**named, "memory_id": world.ids["home"]})
+
+
+def fields_of(world: World, name: str) -> dict[str, Any]:
+    """What an action is told, so that it can show its effect."""
+    given = {
+        "user_id": USER,
+        "agent_id": AGENT,
+        "session_id": SESSION,
+        "tool_id": TOOL,
+        "memory_id": world.ids["binned" if name == "restore_recycled" else "home"],
+        "hold_id": world.ids["hold"],
+        "backup_id": world.ids["backup"],
+        "memory_type": "long_term",
+        "name": "daily",
+        "cron": "0 4 * * *",
+        "archive_after_days": "200",
+        "max_memories": "100",
+        "content": "User lives in Lyon",
+        "reason": "Case 12",
+        "to": "1",
+    }
+    return {field: given[field] for field in ACTIONS[name].operation.inputs.model_fields if field in given}
+
+
+@paths
+def test_a_page_can_be_used_by_everyone_and_says_the_same_without_scripts(shared: Open, world: World, path: str) -> None:
+    asked = f"{path}?{about(world)}"
+    said = shared().look(asked)
+    without = shared(scripts=False)
+    without.open(asked)
+    assert without.text() == said
+    assert without.complaints == []
+
+
+@pytest.mark.parametrize("path", sorted({section.pages[0].path for section in SECTIONS}))
+def test_an_entry_of_the_navigation_opens_with_nothing_chosen(shared: Open, path: str) -> None:
+    shared().look(path, in_all=False)
+
+
+@actions
+def test_an_action_shows_its_effect_before_it_is_confirmed(shared: Open, world: World, name: str) -> None:
+    opened = shared()
+    opened.look(f"/console/do/{name}?{urlencode(fields_of(world, name))}", in_all=False)
+    assert opened.page.get_by_role("heading", name="What it does").count() == 1 or ACTIONS[name].is_question
+
+
+KEYS = [
+    *((right.value, {}) for right in Right),
+    ("admin", {"operator": True}),
+    ("govern", {"users": [USER]}),
+    ("write", {"agents": [AGENT]}),
+]
+
+
+@pytest.mark.parametrize(("right", "bounds"), KEYS, ids=str)
+def test_a_key_is_shown_the_pages_that_it_may_see_and_no_others(
+    window: Open, world: World, right: str, bounds: dict[str, Any]
+) -> None:
+    secret = world.key(right, **bounds)
+    opened = window(secret=secret)
+    principal = world.holdfast.access.identify(secret)
+    links = opened.page.get_by_role("navigation", name="Console").get_by_role("link")
+    shown = [str(one.get_attribute("href")) for one in links.all()]
+    first = [section.pages[0] for section in SECTIONS]
+    assert shown == [page.path for page in first if page.is_for(principal)]
+    for path in shown:
+        response = opened.page.goto(opened.url + path)
+        assert response is not None
+        assert response.status == 200, (path, opened.text())
+    assert opened.complaints == []
+    for action in opened.page.locator("main a[href*='/console/do/']").all():
+        assert ACTIONS[str(action.get_attribute("href")).split("/")[-1].partition("?")[0]].is_for(principal)
+
+
+def test_nothing_is_shown_to_who_did_not_sign_in(window: Open, addresses: Any) -> None:
+    opened = window()
+    opened.url = addresses.keyed
+    opened.open(f"/console/memories?user_id={USER}")
+    assert opened.page.url.startswith(f"{addresses.keyed}/console/sign-in?next=")
+    assert USER not in opened.text()
+    assert opened.violations() == []
+    opened.page.get_by_label("API key").fill("holdfast_wrong")
+    opened.click("Sign in", role="button")
+    assert "no API key" in opened.text()
+    assert opened.violations() == []
