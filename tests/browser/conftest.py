@@ -78,7 +78,7 @@ def window(browser: Browser, addresses: Addresses) -> Iterator[Callable[..., Win
     ) -> Window:
         context = browser.new_context(java_script_enabled=scripts, color_scheme=colours, viewport=size)
         opened.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         made = Window(context.new_page(), addresses.keyless if secret is None else addresses.keyed)
         if secret is not None:
             made.sign_in(secret)

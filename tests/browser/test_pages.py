@@ -47,7 +47,9 @@ def fields_of(world: World, name: str) -> dict[str, Any]:
 
 
 @paths
-def test_a_page_can_be_used_by_everyone_and_says_the_same_without_scripts(shared: Open, world: World, path: str) -> None:
+def test_a_page_can_be_used_by_everyone_and_says_the_same_without_scripts(
+    shared: Open, world: World, path: str
+) -> None:
     asked = f"{path}?{about(world)}"
     said = shared().look(asked)
     without = shared(scripts=False)

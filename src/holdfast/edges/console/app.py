@@ -103,6 +103,8 @@ class Console:
                 return self._show_problem(request, visitor, InvalidInputError(str(problem.detail)))
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is shown as a page
                 return self._show_problem(request, visitor, problem)
+            finally:
+                await request.close()  # of files that came with a form, nothing is kept
             if visitor.is_new:
                 set_cookie(request, response, COOKIE, visitor.token)
             if NOTE_COOKIE in request.cookies and request.method == "GET":

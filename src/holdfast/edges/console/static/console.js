@@ -45,7 +45,7 @@ async function load(url, { push = true, focus = true } = {}) {
 
 /** What a form with a GET method asks for. */
 function addressOf(form) {
-  const url = new URL(form.action);
+  const url = new URL(form.getAttribute("action"), location.href); // a field may be called "action"
   url.search = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
   return url.href;
 }
@@ -81,7 +81,7 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.method !== "get" || !form.matches("[data-part]")) return;
+  if (form.getAttribute("method") === "post" || !form.matches("[data-part]")) return;
   event.preventDefault();
   load(addressOf(form));
 });
