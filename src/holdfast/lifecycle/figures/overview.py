@@ -50,13 +50,15 @@ class Overview:
         erasures = figures.erasures(tenant.name, since=now - _DAYS * DAY)
         sweeps = next((job for job in self.schedule.list() if job["name"] == _SWEEP), None)
         next_run = None if sweeps is None else sweeps["next_run"]
+        due = [*figures.first_due(tenant.name).values(), *([] if ends.first is None else [ends.first])]
+        next_at = now if next_run is None else max(now, moment(next_run))
         return {
             "at": iso(now),
             "kept": _list_kept(holdings),
             "users": figures.users(tenant.name),
             "sessions": {state: count for state, count in figures.sessions(tenant.name).items() if state in _SHOWN},
-            "overdue": self._count_due(now),
-            "next_sweep": self._count_due(now if next_run is None else max(now, moment(next_run))),
+            "overdue": self._count_due(now, due),
+            "next_sweep": self._count_due(next_at, due),
             "next_sweep_at": next_run,
             "bin": {
                 "memories": sum(one.binned for one in holdings),
@@ -70,18 +72,15 @@ class Overview:
             "days": read_days(tenant, now, _DAYS, [one.requested_at for one in erasures]),
         }
 
-    def _count_due(self, at: int) -> DueResult:
-        figures, name = self.tenant.figures, self.tenant.name
-        found = figures.due(name, at, most=_MOST_DUE)
+    def _count_due(self, at: int, due: Sequence[int]) -> DueResult:
+        """What is due at a moment; ``due`` is when the first of each kind is."""
+        first = [one for one in due if one <= at]
+        found = self.tenant.figures.due(self.tenant.name, at, most=_MOST_DUE) if first else []
         counts: Counter[str] = Counter({"archive": 0, "recycle": 0, "delete": 0})
         kinds: Counter[str] = Counter()
         for one in found:
             counts[one.action] += one.records
             kinds[one.kind] += one.records
-        first = [due for due in figures.first_due(name).values() if due <= at]
-        binned = figures.bin_ends(name).first
-        if binned is not None and binned <= at:
-            first.append(binned)
         return {
             "counts": dict(counts),
             "kinds": dict(kinds),

@@ -68,10 +68,14 @@ FROM (SELECT kind, least(coalesce(archive_after, delete_after), coalesce(delete_
 WHERE due IS NOT NULL GROUP BY kind
 
 -- name: bin_ends
-SELECT min(purge_at) AS first, max(purge_at) AS last
-FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
-WHERE state IN ('recycled', 'deleting')
-  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+SELECT (SELECT purge_at FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
+        WHERE state IN ('recycled', 'deleting')
+          AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+        ORDER BY purge_at, key LIMIT 1) AS first,
+       (SELECT purge_at FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
+        WHERE state IN ('recycled', 'deleting')
+          AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+        ORDER BY purge_at DESC, key DESC LIMIT 1) AS last
 
 -- name: totals
 SELECT kind, state, cause, sum(count)::bigint AS records
