@@ -135,7 +135,7 @@ class SqlFeed(SqlStore):
         if not known:
             return {}
         places = to_json([[place, _agent(scope, kind) or ""] for place, (kind, _) in known.items()])
-        asked = (cursors[0][1][0], scope.subject, places, scope.tenant)
+        asked = (max(since[0] for _, since in known.values()), scope.subject, places, scope.tenant)
         found = self._database.ask(PlacedCursor, "records.cursors", asked)
         same = [known[place] for place, *cursor in found if known[place][1] == tuple(cursor)]
         return {kind.name: since for kind, since in same}
