@@ -28,7 +28,7 @@ from homes import Homes, database_of
 # No example is judged by how long it took. A result decides over a landing, so the examples are the same every time;
 # ``make soak`` draws others.
 settings.register_profile(
-    "holdfast", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "holdfast", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("quick", settings.get_profile("holdfast"), max_examples=10)
 settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
@@ -45,7 +45,7 @@ vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 #: the same.
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 _ROOM = 4 << 30
-_SERVICES = {"lifecycle", "privacy", "memory", "domains", "backups"}
+_SERVICES = {"lifecycle", "privacy", "memory", "domains", "backups", "requirements"}
 
 
 def _can_lie_in_memory() -> bool:

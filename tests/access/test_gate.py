@@ -102,7 +102,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holdfast]:
 
 @soak
 def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast) -> None:
-    @settings(max_examples=times(150))
+    @settings(max_examples=times(60))
     @given(_PRINCIPALS, _REQUESTS, st.sampled_from(["memory", "user", "tenant", "store"]))
     def holds(who: Principal, asked: Request, way: str) -> None:
         if way == "user" and ALL in (asked.user, asked.agent):

@@ -173,7 +173,7 @@ def test_a_cursor_leads_back_to_its_place(listing: str, asked: list[Any], place:
     assert read_cursor(cursor, listing, asked, *map(type, place)) == place
 
 
-@settings(max_examples=times(100))
+@settings(max_examples=times(40))
 @given(cursor=st.text(max_size=80) | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidInputError, match="not a cursor"):

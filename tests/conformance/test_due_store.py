@@ -231,7 +231,7 @@ def counted(censuses: Sequence[Census]) -> dict[tuple[str, str], tuple[int, int]
 STEPS = st.lists(st.one_of(Items, Items, Items, Laws), min_size=1, max_size=14)
 
 
-@settings(max_examples=times(30))
+@settings(max_examples=times(15))
 @given(steps=STEPS, page=st.integers(1, 4))
 def test_what_is_due_is_what_a_look_at_every_record_finds(
     engine: Engine, elsewhere: Engine, steps: list[Item | Law], page: int
@@ -254,7 +254,7 @@ def test_what_is_due_is_what_a_look_at_every_record_finds(
         assert [tuple(standing) for standing in found] == [record_facts(known[standing.id]) for standing in found]
 
 
-@settings(max_examples=times(30))
+@settings(max_examples=times(15))
 @given(steps=STEPS, page=st.integers(1, 4), law=Laws)
 def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | Law], page: int, law: Law) -> None:
     world = World(engine, steps)
@@ -285,7 +285,7 @@ def test_every_way_of_asking_gives_the_same(engine: Engine, steps: list[Item | L
             assert sorted(seen) == sorted(item for item in due if item.subject == subject)
 
 
-@settings(max_examples=times(20))
+@settings(max_examples=times(10))
 @given(steps=STEPS, page=st.integers(1, 4))
 def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
     engine: Engine, elsewhere: Engine, steps: list[Item | Law], page: int
@@ -307,7 +307,7 @@ def test_what_has_had_its_time_in_the_bin_is_what_a_look_at_every_record_finds(
         assert engine.dues.live_of_agent(world.tenant, agent) == len(own)
 
 
-@settings(max_examples=times(20))
+@settings(max_examples=times(10))
 @given(steps=STEPS)
 def test_what_is_overdue_is_so_since_its_oldest_was_due(engine: Engine, steps: list[Item | Law]) -> None:
     world = World(engine, steps)

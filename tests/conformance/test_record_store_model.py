@@ -285,7 +285,7 @@ def test_the_store_does_what_the_model_does(engine: Engine, engine_name: str, ki
     run_state_machine_as_test(
         lambda: Machine(engine, kind),  # type: ignore[arg-type]  # a factory will do, its documentation says
         settings=settings(
-            max_examples=times(24, engine_name),
+            max_examples=times(16, engine_name),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

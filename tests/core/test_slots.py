@@ -144,7 +144,7 @@ def test_a_minutely_job_goes_on_through_every_change(zone: str, at: int) -> None
 # --- whatever the zone -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=times(25))
+@settings(max_examples=times(15))
 @given(Zones, st.integers(0, 23), st.integers(0, 59), st.integers(1993, 2035))
 @example("Pacific/Apia", 2, 30, 2011)
 @example("America/Nuuk", 23, 30, 2024)
@@ -176,7 +176,7 @@ Crons = st.sampled_from(
 )
 
 
-@settings(max_examples=times(60))
+@settings(max_examples=times(30))
 @given(
     st.tuples(Zones, Moments)
     | st.tuples(st.sampled_from(NEAR), st.integers(-180, 180)).map(lambda t: (t[0][0], t[0][1] + t[1] * MINUTE)),

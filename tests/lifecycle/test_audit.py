@@ -635,7 +635,7 @@ TAMPERINGS = [alter, alter, remove, swap, add, shorten, behead, vanish, unseal]
 
 @soak
 def test_a_chain_is_whole_until_it_is_tampered_with_and_then_never(engine_name: str) -> None:
-    @settings(max_examples=times(60, engine_name))
+    @settings(max_examples=times(30, engine_name))
     @given(STEPS, st.sampled_from(list(KEYS)), st.sampled_from(TAMPERINGS), st.data())
     def check(steps: list[Any], table: str, tampering: Any, data: st.DataObject) -> None:
         with tempfile.TemporaryDirectory() as folder, Homes(engine_name, Path(folder)) as homes:

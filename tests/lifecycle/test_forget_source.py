@@ -274,7 +274,7 @@ def test_exactly_what_leads_back_to_the_source_goes_and_comes_back(homes: Homes,
     with Holdfast.open(home=homes.new("families"), clock=FakeClock()) as holdfast:
         users = iter(range(10**6))
 
-        @settings(max_examples=times(40, engine_name))
+        @settings(max_examples=times(20, engine_name))
         @given(families())
         def check(family: list[tuple[bool, list[int]]]) -> None:
             user = f"user_{next(users)}"

@@ -248,7 +248,7 @@ def test_what_a_preview_of_several_rules_counts_is_what_they_make_due_together(
                 remember(holdfast, user_id, agent_id, 1, tags=["x"] if days % 2 else [])
         clock.advance(days=7)
 
-    @settings(max_examples=times(40, engine_name))
+    @settings(max_examples=times(24, engine_name))
     @given(sets=st.tuples(Sets, Sets), exclusive=st.booleans(), held=Held)
     def check(sets: tuple[Any, Any], exclusive: bool, held: dict[str, str]) -> None:
         first, second = sets

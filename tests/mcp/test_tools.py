@@ -586,7 +586,7 @@ def test_nothing_that_a_client_sends_is_more_than_a_wrong_argument(holdfast: Hol
 
             made: list[tuple[str, dict[str, Any]]] = []
 
-            @settings(max_examples=times(50), database=None)
+            @settings(max_examples=times(30), database=None)
             @given(calls())
             def collect(call: tuple[str, dict[str, Any]]) -> None:
                 made.append(call)

@@ -282,8 +282,8 @@ def fill_store(memory: MemoryManager, shuffle: random.Random) -> None:
 def test_in_any_store_the_budget_holds_nothing_is_there_twice_and_the_first_part_is_stable(
     holdfast: Holdfast, engine_name: str
 ) -> None:
-    stores = effort.times(200, engine_name) // (1 if engine_name == "sqlite" else 5)
-    for seed in range(stores if stores <= 200 else stores * 5):
+    stores = effort.times(60, engine_name) // (1 if engine_name == "sqlite" else 5)
+    for seed in range(stores if stores <= 60 else stores * 15):
         shuffle = random.Random(seed)
         memory = holdfast.manager(f"user {seed}", "agent", "session")
         fill_store(memory, shuffle)

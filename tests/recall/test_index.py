@@ -357,7 +357,7 @@ def unit(seed: int) -> npt.NDArray[np.float32]:
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-@settings(max_examples=times(50), deadline=None, derandomize=True)
+@settings(max_examples=times(30), deadline=None, derandomize=True)
 @given(
     steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), include_archived=st.booleans(), asked_between=st.booleans()
 )
@@ -393,7 +393,7 @@ def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
     assert [hit.id for hit in best] == [hit.id for hit in hits[:3]]
 
 
-@settings(max_examples=times(50), deadline=None, derandomize=True)
+@settings(max_examples=times(30), deadline=None, derandomize=True)
 @given(steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), asked_between=st.booleans())
 def test_an_index_answers_as_if_it_had_been_built_from_what_it_holds(
     steps: Steps, words: list[str], seed: int, asked_between: bool

@@ -226,7 +226,7 @@ ALPHABET = st.sampled_from(
 )
 
 
-@settings(max_examples=times(50), deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(st.lists(st.lists(ALPHABET, max_size=120).map("".join), max_size=6), st.integers(1, 200))
 def test_a_summary_is_never_too_long_nor_empty_and_always_the_same(texts: list[str], max_chars: int) -> None:
     summary = SUMMARIZER.summarize(texts, max_chars=max_chars)
@@ -238,7 +238,7 @@ def test_a_summary_is_never_too_long_nor_empty_and_always_the_same(texts: list[s
 WORDS = st.tuples(st.text("abcIOéц", min_size=1, max_size=12), st.sampled_from(["", ".", ",", "!", "?"])).map("".join)
 
 
-@settings(max_examples=times(50), deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(st.lists(st.lists(WORDS, max_size=60).map(" ".join), max_size=6), st.integers(20, 300))
 def test_a_summary_has_only_whole_words_of_the_texts(texts: list[str], max_chars: int) -> None:
     assume("Also" not in " ".join(texts))

@@ -19,7 +19,7 @@ from service.served import Served, served
 _USERS = 9
 _MEMORIES = 12
 _ATTACKERS = 45
-_ASKED = 2
+_ASKED = 1
 #: A filter as large as may be, on lists as long as may be: many seconds of work for each question.
 _HEAVY = {"any": [{"tags": {"none": [f"t{number}"]}} for number in range(200)]}
 _MANY = {"any": [{"x": number} for number in range(20_000)]}

@@ -44,7 +44,7 @@ def test_every_memory_that_was_acknowledged_survives_a_kill(tmp_path: Path) -> N
     acknowledged: list[str] = []
     chance = random.Random()
 
-    rounds = times(6)
+    rounds = times(4)
     for _ in range(rounds):
         with children(1, "add_forever", home) as (child,):
             acknowledged += [child.hear() for _ in range(chance.randint(1, 25))]
