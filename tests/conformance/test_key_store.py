@@ -126,3 +126,38 @@ def test_no_key_names_an_erased_user(engine: Engine, me: Person) -> None:
     assert engine.keys.get(alone.id) is None, "it would be for everybody now, or for a name that may come again"
     assert engine.keys.list(me.tenant) == [shared._replace(users=frozenset({"bob"})), others, unbound]
     assert engine.keys.list(me.tenant + "x") == [elsewhere]
+
+
+# --- sign-ins ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_stands_for_its_key_until_its_time_is_over(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    key, token = put(engine, key_of(me.tenant)), new_id().encode()
+    engine.sign_ins.add(token, key.id, until=NOW + 5)
+
+    assert engine.sign_ins.find(token, now=NOW + 4) == key
+    assert elsewhere.sign_ins.find(token, now=NOW + 4) == key
+    assert engine.sign_ins.find(token, now=NOW + 5) is None
+    assert engine.sign_ins.find(token + b"x", now=NOW) is None
+
+
+def test_a_token_shows_at_once_that_its_key_was_revoked(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    key, token = put(engine, key_of(me.tenant)), new_id().encode()
+    engine.sign_ins.add(token, key.id, until=NOW + 5)
+    revoke(elsewhere, key, NOW + 1)
+
+    found = engine.sign_ins.find(token, now=NOW + 2)
+    assert found is not None
+    assert found.revoked_at == NOW + 1
+
+
+def test_a_token_that_ended_stands_for_nothing_and_what_is_over_is_forgotten(engine: Engine, me: Person) -> None:
+    key = put(engine, key_of(me.tenant))
+    ended, over, other = (new_id().encode() for _ in range(3))
+    for token, until in ((ended, NOW + 9), (over, NOW + 1), (other, NOW + 9)):
+        engine.sign_ins.add(token, key.id, until=until)
+    engine.sign_ins.end(ended, now=NOW + 2)
+
+    assert engine.sign_ins.find(ended, now=NOW) is None
+    assert engine.sign_ins.find(over, now=NOW) is None
+    assert engine.sign_ins.find(other, now=NOW) == key

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 from api.world import AGENT, USER
 from clocks import wait_until
 from console.browser import Browser, Seen, Site
@@ -47,10 +50,11 @@ def test_what_happened_is_said_once(own_site: Site) -> None:
 
 def test_nobody_can_make_the_console_say_something(site: Site) -> None:
     browser = site.browser("write")
-    browser.cookies.set(
-        "holdfast_note", "eyJzYWlkIjogIkNhbGwgNTU1In0=." + "0" * 64, domain="localhost.local", path="/console"
-    )
-    assert "Call 555" not in browser.get("/console").text
+    note = base64.urlsafe_b64encode(json.dumps({"said": "Call 555", "undo": None}).encode()).decode()
+    browser.cookies.set("holdfast_note", f"{note}.{'0' * 64}", domain="localhost.local", path="/console")
+    shown = browser.get("/console")
+    assert shown.status == 200
+    assert "Call 555" not in shown.text
 
 
 def test_a_correction_shows_both_texts_before_and_is_reverted_after(own_site: Site) -> None:

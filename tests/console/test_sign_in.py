@@ -130,3 +130,10 @@ def test_what_is_done_names_the_key_or_the_console_on_the_audit_chain(own_site: 
     assert "recycle bin" in browser.do("delete_memory", **whose).text
     (key,) = own_site.holdfast.access.list(TENANT)
     assert own_site.world.engine.audit.tail(user_id=USER)[-1]["actor"] == f"key:{key.id}"
+
+
+def test_an_operator_chooses_the_tenant_that_is_looked_at(own_site: Site) -> None:
+    browser = own_site.browser("admin", tenant="*")
+    assert USER not in browser.get("/console/memories").text
+    browser.send(browser.get("/console").form("/tenant"), tenant=TENANT)
+    assert USER in browser.get("/console/memories").text

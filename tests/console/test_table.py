@@ -9,9 +9,12 @@ import pytest
 
 from api.world import AGENT, PRIVATE, USER
 from console.browser import Browser, Site
-from holdfast.core.access import Right
+from holdfast import ForbiddenError
+from holdfast.core.access import LOCAL, Right
+from holdfast.edges.access.gate import Gate
 from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
 from holdfast.edges.console.table import Action, Page
+from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.catalog import OPERATIONS
 
 NAVIGATION = (
@@ -150,3 +153,11 @@ def test_what_is_no_page_is_told_so_by_a_page(site: Site) -> None:
     for path in ("/console/nothing", "/console/do/nothing", "/console/jobs/nothing"):
         shown = browser.get(path)
         assert (shown.status, shown.code) == (404, "not_found")
+
+
+def test_a_page_calls_no_operation_that_its_row_does_not_name(site: Site) -> None:
+    gate = Gate(site.holdfast, LOCAL, "acme")
+    visit = Visit(gate, {}, ["get_me"], site.holdfast.services.clock())
+    assert visit.call("get_me")["tenant"] == "acme"
+    with pytest.raises(ForbiddenError, match="'list_users' is not declared"):
+        visit.call("list_users")
