@@ -58,6 +58,10 @@ def test_thinning_is_asked_for_and_leaves_what_is_held(shell: Shell, place: Plac
     shell.ok("hold", "add", "--session", "idle", "--reason", "a dispute")
     said = shell.ok("langgraph", "thin", "--keep-last", "2")
     assert "langgraph: 1 thread thinned by" in said
+    assert shell.json("langgraph", "status")[0]["thinned"] == 1
+    assert "of thread busy." in shell.ok("langgraph", "restore", "busy")
+    code, error = shell.error("langgraph", "restore", "busy")
+    assert (code, error["message"]) == (1, "no earlier checkpoints of thread 'busy' are in the recycle bin")
     assert "Holds keep 1 thread whole." in said
     assert shell.json("langgraph", "thin", "--keep-last", "2", "--name", "another") == []
     code, error = shell.error("langgraph", "thin", "--keep-last", "0")
