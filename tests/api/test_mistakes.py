@@ -176,7 +176,7 @@ def test_a_restore_is_confirmed_where_something_was_kept_already(client: Client,
 def test_the_root_is_a_page_and_the_prefix_says_the_same_to_programs(client: Client) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    for path in ("/docs", "/openapi.json", "/mcp", "/healthz", "/readyz", "/metrics"):
+    for path in ("/console", "/docs", "/openapi.json", "/mcp", "/healthz", "/readyz", "/metrics"):
         assert f"href='{path}'" in page.text
     said = client.get("/v1").json()
     assert (said["name"], said["docs"], said["openapi"]) == ("Holdfast", "/docs", "/openapi.json")
