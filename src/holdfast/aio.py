@@ -263,7 +263,9 @@ class AsyncHolds(_Wrapper[Holds]):
     """``holdfast.holds`` for async callers."""
 
     add = _verb(Holds.add)
+    get = _verb(Holds.get)
     covered = _verb(Holds.covered)
+    count = _verb(Holds.count)
     list = _verb(Holds.list)
     release = _verb(Holds.release)
 

@@ -166,3 +166,27 @@ def test_runs_of_jobs_that_did_something_are_kept_and_idle_ones_are_not(holdfast
     assert first["result"] is not None
     assert first["result"]["counts"]["recycle"] == 1
     assert holdfast.schedule.runs() == [last, first]
+
+
+def test_what_a_hold_covers_is_counted_whatever_it_is_on(holdfast: Holdfast) -> None:
+    for user in ("ann", "ben"):
+        for agent in ("guide", "cook"):
+            memory = holdfast.manager(user, agent, f"{agent}-1")
+            memory.add_many(["One", "Two", "Three"], metadata={"case": "7"} if agent == "cook" else None)
+            memory.short_term.add_message("user", "Hello")
+    binned = holdfast.manager("ann", "guide")
+    binned.delete(binned.add("Four")["memory_id"])
+    expected: list[tuple[dict[str, Any], dict[str, int]]] = [
+        ({"user_id": "ann"}, {"memories": 6, "sessions": 2}),
+        ({"agent_id": "guide"}, {"memories": 6, "sessions": 2}),
+        ({"agent_id": "cook", "user_id": "ben"}, {"memories": 3, "sessions": 1}),
+        ({"session_id": "cook-1"}, {"memories": 6, "sessions": 2}),
+        ({"tag": "case=7"}, {"memories": 6}),
+        ({"tag": "case=7", "user_id": "ann"}, {"memories": 3}),
+        ({"tag": "case=8"}, {"memories": 0}),
+    ]
+    for whom, covers in expected:
+        hold = holdfast.holds.add(**whom, reason="Case", author="legal")
+        assert holdfast.holds.count(hold.id) == covers, whom
+        holdfast.holds.release(hold.id)
+        assert holdfast.holds.count(hold.id) == {"memories": 0}

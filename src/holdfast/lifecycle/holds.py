@@ -84,6 +84,21 @@ class Holds:
         turn = self.tenant.history.find_message(Subject(self.tenant.name, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
+    def get(self, hold_id: str) -> Hold:
+        """A hold, be it in force or released; ``NotFoundError`` if there is none."""
+        found = (hold for hold in self.tenant.holds.list(self.tenant.name, released=True) if hold.id == hold_id)
+        if (hold := next(found, None)) is None:
+            raise NotFoundError(f"there is no hold {quote(hold_id)}; those that there are: holdfast hold list")
+        return hold
+
+    def count(self, hold_id: str) -> dict[str, int]:
+        """How much a hold covers now, whatever it is on: what is not known from counters is counted."""
+        hold = self.get(hold_id)
+        known = {"memories": 0} if hold.released_at is not None else self.covered(hold)
+        if known is not None:
+            return known
+        return {"memories": 0} if hold.memory_id is not None else self.tenant.figures.covered(hold)
+
     def list(self, *, released: bool = False) -> list[Hold]:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""
         return self.tenant.holds.list(self.tenant.name, released=released)

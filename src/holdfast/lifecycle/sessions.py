@@ -147,6 +147,9 @@ def _describe(session: Session) -> SessionResult:
         "created_at": iso(session.created_at),
         "updated_on": iso(session.updated_at),
         "messages": session.messages,
+        "bytes": session.size,
+        "part_bytes": session.part_size,
+        "expires_at": None if session.hidden_from is None else iso(session.hidden_from),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
+from holdfast.core.decisions import Hold
 from holdfast.core.records import MemoryType, State, Subject
 
 
@@ -148,6 +149,11 @@ class TenantFigures(Protocol):
 
     def bin_ends(self, tenant: str) -> BinEnds:
         """When memories leave the recycle bin."""
+
+    def covered(self, hold: Hold) -> dict[str, int]:
+        """How many live memories (and, without a tag, sessions) a hold on a user, an agent, a session or a tag covers.
+        It reads what there is.
+        """
 
     def moves(self, tenant: str) -> list[tuple[str, str, str, int]]:
         """How often records were moved: kind, target state (or ``added``), cause, count. It never falls."""

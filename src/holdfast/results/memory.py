@@ -292,3 +292,9 @@ class SessionResult(TypedDict):
     created_at: str
     updated_on: str
     messages: int
+    bytes: int
+    """Of its messages, and of what belongs to it elsewhere."""
+    part_bytes: int
+    """Of what belongs to it elsewhere, such as a thread of LangGraph."""
+    expires_at: str | None
+    """When its time is over by its rules, if nobody says anything until then; ``None``: never."""

@@ -253,7 +253,7 @@ class ListHolds(Paged):
 
 
 class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
-    """A hold that was added."""
+    """A hold, and how much it covers."""
 
     covers: dict[str, int] | None = Field(
         description="How much it covers now, of a user or of one memory; null where that would have to be counted."
@@ -272,6 +272,13 @@ def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     """List the holds that are in force, oldest first."""
     return asked.cut_page([*map(hold_to_dict, holdfast.holds.list(released=asked.released))], itemgetter("hold_id"))
+
+
+@holds.add("GET /holds/{hold_id}", READ, TENANT, AddedHold, errors=(404,), is_long=True)
+def get_hold(holdfast: Holdfast, asked: OneHold) -> Any:
+    """Read a hold, and count how much it covers now."""
+    covers = holdfast.holds.count(asked.hold_id)
+    return {**hold_to_dict(holdfast.holds.get(asked.hold_id)), "covers": covers}
 
 
 @holds.add("POST /holds/{hold_id}/release", GOVERN, TENANT, HoldResult, errors=(404,))

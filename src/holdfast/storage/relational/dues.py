@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.decisions import Held, RecordFacts, Window
+from holdfast.core.decisions import Held, Hold, RecordFacts, Window, is_tagged
 from holdfast.core.records import COUNT_BITS, DURABLE, HISTORY, MemoryType, State, Subject
 from holdfast.core.rules import resolve
 from holdfast.core.values import DAY, SECOND, to_json, unpack_beginning
@@ -281,6 +281,16 @@ class SqlFigures(SqlStore):
     def moves(self, tenant: str) -> list[tuple[str, str, str, int]]:
         found = self._database.ask(TotalRow, "figures.totals", (tenant,))
         return [(row.kind, row.state, row.cause, row.records) for row in found]
+
+    def covered(self, hold: Hold) -> dict[str, int]:
+        subject = None if hold.user_id is None else Subject(hold.tenant, hold.user_id)
+        asked = (hold.tenant, subject, hold.agent_id, hold.session_id)
+        with self._database.read() as tx:
+            if hold.tag is None:
+                memories, sessions = tx.number("figures.covered", asked), tx.number("figures.covered_sessions", asked)
+                return {"memories": memories, "sessions": sessions}
+            tagged = (is_tagged(json.loads(one), hold.tag) for one in tx.each(str, "figures.metadata_of", asked))
+            return {"memories": sum(tagged)}
 
     def last_day(self, tenant: str) -> int | None:
         return self._find(int, "figures.last_day", tenant)

@@ -103,3 +103,25 @@ DELETE FROM daily_counts WHERE tenant = $1 AND day < $2
 -- name: erasures
 SELECT requested_at, hidden_at, gone_at, certified_at FROM erasure_times
 WHERE tenant = $1 AND (requested_at >= $2 OR certified_at IS NULL) ORDER BY requested_at
+
+-- What is live and may be on hold: of a tenant, a subject, an agent, a session. It reads what there is.
+-- name: covered
+SELECT count(*) FROM records JOIN subjects ON subjects.no = records.subject
+WHERE state IN ('active', 'archived')
+  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
+  AND ($4::text IS NULL OR session_id = $4)
+
+-- name: covered_sessions
+SELECT count(*) FROM sessions JOIN subjects ON subjects.no = sessions.subject
+WHERE state = 'active'
+  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
+  AND ($4::text IS NULL OR session_id = $4)
+
+-- name: metadata_of
+SELECT metadata FROM records JOIN subjects ON subjects.no = records.subject
+WHERE state IN ('active', 'archived') AND metadata <> '{}'
+  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
+  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
+  AND ($4::text IS NULL OR session_id = $4)
