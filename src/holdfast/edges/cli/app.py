@@ -57,7 +57,7 @@ MODULES: Final = {
     "operations.services": "serve mcp metrics",
     "operations.backups": "backup",
     "operations.access": "access",
-    "operations.stores": "migrate reembed",
+    "operations.stores": "init-db migrate reembed",
     "operations.doctor": "doctor demo version",
 }
 #: The one that is loaded, where the process was started for a command that there is.
