@@ -307,6 +307,14 @@ def test_threads_follow_the_sessions_of_a_store_that_was_restored_as_a_whole(wor
             assert look(world.graph, config_of("unknown")) == binned
 
 
+def test_owners_are_read_again_when_another_key_is_named(world: World) -> None:
+    config: Any = {"configurable": {"thread_id": "trip", "customer": "ann"}}
+    say(world.graph, config, "hello")
+    assert world.govern().status()["without_owner"] == 1
+    status = world.govern(user_from="customer").status()
+    assert (status["without_owner"], status["users"], status["left_alone"]) == (0, 1, [])
+
+
 def test_the_daily_job_takes_threads_along(world: World) -> None:
     world.govern()
     world.say("idle")

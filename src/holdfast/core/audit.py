@@ -150,7 +150,7 @@ class Action(StrEnum):
         return action
 
     ARCHIVED = "archived", "A memory was archived: its summary stays, its content moved to cold storage or was cleared."
-    RECYCLED = "recycled", "A memory, message, session, agent or tool went to the recycle bin."
+    RECYCLED = "recycled", "A memory, message, session, agent, tool or a part of a thread went to the recycle bin."
     RESTORED = "restored", "It came back from the recycle bin, or rows came back from a backup."
     REHYDRATED = "rehydrated", "An archived memory came back from cold storage."
     DELETING = "deleting", "Its deletion for good began; parts of it still lie in cold storage."

@@ -165,6 +165,10 @@ class CheckpointTables:
         self._note(found, gone=[] if found else [thread_id])
         return [self.with_owner(thread) for thread in found]
 
+    def forget_notes(self) -> None:
+        """Let the next survey show everything, and read again whose it is."""
+        self.database.run("DELETE FROM @holdfast_threads")
+
     def _note(self, threads: Sequence[Thread], *, gone: Sequence[str]) -> None:
         for start in range(0, len(threads), _NOTED):
             with self.database.transaction():

@@ -90,9 +90,12 @@ class Threads:
         engine, url = engine or default_engine(), resolve_url(url)
         options = {"user_from": user_from, "agent_from": agent_from, "schema": schema}
         wanted = PartRegistration(engine.tenant, name, _KIND, drop_password(url), options, unowned_as)
-        if wanted not in engine.services.parts.list(engine.tenant):
+        is_new = wanted not in engine.services.parts.list(engine.tenant)
+        if is_new:
             engine.parts.add(_KIND, url, name=name, options=options, unowned_as=unowned_as)
         self._bind(engine, wanted, url)
+        if is_new:
+            self._part.forget_notes()  # they may have been read by other keys
 
     def _bind(self, engine: Holdfast, registration: PartRegistration, url: str | None) -> None:
         self._engine, self._registration, self._url = engine, registration, url
