@@ -83,9 +83,10 @@ class Search:
     def _rank_items(self, kind: Kind, query: Query, options: SearchOptions, items: dict[str, Message]) -> list[Hit]:
         """The best matches of a kind that is not durable; ``items`` takes them up."""
         held = self._items(kind)
-        hits = self._records.services.recall.rank_items(self._records.scope, kind, held, query, options)
-        wanted = {hit.id for hit in hits}
-        items |= {item.id: item for item in held if item.id in wanted}
+        recall, scope = self._records.services.recall, self._records.scope
+        hits = recall.rank_items(scope, kind, held, query, options)
+        known = recall.held_items(scope, kind) or {item.id: item for item in held}
+        items |= {hit.id: known[hit.id] for hit in hits if hit.id in known}
         return hits
 
 

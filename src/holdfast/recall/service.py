@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -344,6 +345,8 @@ class Recall:
     def _follow_items(self, held: _HeldIndex, scope: Scope, kind: Kind, items: Sequence[Message]) -> None:
         """Bring an index to these items; what it holds of them already is left alone."""
         old = held.items if held.paused == self._paused_until else {}
+        if len(items) == len(old) and all(map(is_, items, old.values())):  # nothing has changed, nearly always
+            return
         new = [item for item in items if old.get(item.id) != item]
         if not new and len(items) == len(held.items):
             return
