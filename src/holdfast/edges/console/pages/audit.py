@@ -11,18 +11,28 @@ from holdfast.edges.console.visit import Visit
 
 audit = Section("Audit")
 _PATH: Final = "/audit"
-_READ: Final = 1_000
-_SHOWN: Final = 100
+_NAMES: Final = ("action", "actor", "item", "since", "until")
 
 
-@audit.page(_PATH, calls=["tail_audit"])
+@audit.page(_PATH, calls=["list_audit"])
 def show_audit(visit: Visit) -> dict[str, Any]:
-    """The latest entries, the newest first; of one user, of one action, by one actor, or of one thing."""
-    asked = {name: visit.query.get(name) for name in ("action", "actor", "item")} | {"user_id": visit.user_id}
-    entries = visit.call("tail_audit", user_id=asked["user_id"], limit=_READ)["items"][::-1]
-    wanted = {name: asked[name] for name in ("action", "actor", "item") if asked[name] is not None}
-    found = [one for one in entries if all(one[name] == value for name, value in wanted.items())]
-    return {"asked": asked, "found": found[:_SHOWN], "known": [one.value for one in Action]}
+    """The entries, the newest first; of one user, of one action, by one actor, of one thing, or of some days."""
+    asked = {**{name: visit.query.get(name) for name in (*_NAMES, "cursor")}, "user_id": visit.user_id}
+    found = visit.call("list_audit", **asked, limit=50)
+    return {"asked": asked, "found": found, "known": [one.value for one in Action]}
+
+
+@audit.action(
+    "export_audit",
+    "Export entries of the audit chain",
+    "Export",
+    back=lambda _fields: link(_PATH),
+    describe=lambda _fields, _result: "the entries were sent",
+    is_question=True,
+)
+def preview_export(_visit: Visit, _fields: Fields) -> Effect:
+    """What is in the file."""
+    return Effect(["a file of lines of JSON, an entry each, the newest first: those that are chosen, on every page"])
 
 
 @audit.action(

@@ -36,27 +36,29 @@ def _describe_erasure(fields: Fields, result: dict[str, Any]) -> str:
     "Erase a user",
     "Erase for good",
     entries=(Entry("user_id", "User"),),
-    may_call=["count_facets", "list_sessions", "list_holds"],
+    may_call=["preview_erasure"],
     back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
     describe=_describe_erasure,
     result="erased.html",
     is_danger=True,
 )
-def preview_erasure(visit: Visit, fields: Fields) -> Effect:
-    """How much there is of the user, and what keeps it."""
+def preview_erase(visit: Visit, fields: Fields) -> Effect:
+    """How much of the user lies where, and what refuses or delays it."""
     user_id = fields["user_id"]
-    kept = visit.call("count_facets", user_id=user_id)
-    sessions = len(visit.call("list_sessions", user_id=user_id, limit=1_000)["items"])
-    holds = visit.call("list_holds", limit=1_000)["items"] if visit.may("list_holds") else []
-    keeping = [one["reason"] for one in holds if one.get("user_id") == user_id]
-    rows = [(kind, number(count)) for kind, count in kept["kinds"].items()] + [("conversations", number(sessions))]
-    if keeping:
-        return Effect([f"it is refused: a hold keeps what is of {user_id}: {keeping[0]}"], rows, is_possible=False)
+    found = visit.call("preview_erasure", user_id=user_id)
+    rows = [(f"memories, {kind}", number(count)) for kind, count in found["memories"].items() if count]
+    rows += [(one["name"], number(one["found"])) for one in found["places"] if one["found"]]
+    if not found["is_known"]:
+        return Effect([f"nothing was ever kept of a user {user_id}"], is_possible=False)
+    if found["is_refused"]:
+        reasons = [f"a hold keeps it: {one['reason']}" for one in found["holds"]]
+        return Effect([f"to erase {user_id} is refused", *reasons], rows, is_possible=False)
     return Effect(
         [
             f"all that is kept of {user_id} goes, in every place, past the recycle bin: memories, conversations, rules",
             "backups that hold any of it can no longer be read there: the key that sealed it is destroyed",
             "this cannot be undone; what comes of it is a signed certificate, which names no one",
+            *(f"it would be finished later, because something does not answer: {one}" for one in found["waiting_for"]),
         ],
         rows,
         {"confirm": "true"},

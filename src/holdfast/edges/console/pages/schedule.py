@@ -14,10 +14,11 @@ _PATH: Final = "/schedule"
 _TOLD: Final = ("archive", "recycle", "delete", "memories", "users", "held", "stale", "audit_entries_cut")
 
 
-@schedule.page(_PATH, calls=["list_jobs"])
+@schedule.page(_PATH, calls=["list_jobs", "list_runs"])
 def show_schedule(visit: Visit) -> dict[str, Any]:
     """Every job: when it runs next, what its last run did, and what is wrong."""
-    return {**visit.call("list_jobs"), "sum_up": sum_up}
+    runs = visit.call("list_runs", limit=20)["items"]
+    return {**visit.call("list_jobs"), "runs": runs, "sum_up": sum_up}
 
 
 def sum_up(result: dict[str, Any]) -> str:
