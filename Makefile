@@ -14,7 +14,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser bench bench-check langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-check langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -74,6 +74,9 @@ chromium:        # the browser that the console is tried in is installed, where 
 
 browser: $(STAMP) chromium  ## the console in a real browser; a part of the tests
 	$(PYTEST) tests/browser
+
+screenshots: $(STAMP) chromium  ## draw the pictures of the console in docs/img anew
+	$(BIN)/python tests/browser/screenshots.py
 
 everywhere: $(STAMP)  ## the tests, all of them on every engine
 	$(PYTEST) --every-engine

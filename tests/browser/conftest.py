@@ -35,12 +35,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def addresses(world: World) -> Iterator[Addresses]:
-    open_one, keyed_one = (_service(world.holdfast, keys_required=keys) for keys in (False, True))
+    open_one, keyed_one = (serve_all(world.holdfast, keys_required=keys) for keys in (False, True))
     with listening(open_one) as keyless, listening(keyed_one) as keyed:
         yield Addresses(keyless.removesuffix("/mcp"), keyed.removesuffix("/mcp"))
 
 
-def _service(holdfast: Holdfast, *, keys_required: bool) -> Any:
+def serve_all(holdfast: Holdfast, *, keys_required: bool) -> Any:
     """All layers of ``holdfast serve``; as often as a browser likes."""
     limits = Limits.of(holdfast.settings)._replace(rate_per_second=0)
     api = build_api(holdfast, keys_required=keys_required)
