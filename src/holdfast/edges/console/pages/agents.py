@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.edges.console.formats import link
 from holdfast.edges.console.table import Effect, Entry, Fields, Section, Undo
@@ -26,59 +25,49 @@ def show_agents(visit: Visit) -> dict[str, Any]:
     return {"asked": asked, "agents": agents, "tools": tools}
 
 
-def _add_actions(kind: str) -> None:
-    """The three actions on an agent or a tool, which differ by the word alone."""
+class _Way(NamedTuple):
+    """One of the things that can be done with an agent or a tool."""
+
+    verb: str
+    title: str
+    button: str
+    effect: str
+    did: str
+    back_by: str
+    """The verb that undoes it."""
+
+
+_WAYS: Final = (
+    _Way(
+        "put", "Register {one}", "Register", "{it} is registered; what was known of it is replaced", "known", "remove"
+    ),
+    _Way("remove", "Send {one} to the bin", "Remove", "{it} goes to the recycle bin, {goes}", "in the bin", "restore"),
+    _Way("restore", "Bring {one} back", "Restore", "{it} comes back with exactly what went with it", "back", "remove"),
+)
+
+
+def _add_action(kind: str, way: _Way) -> None:
     name = f"{kind}_id"
-
-    def describe(did: str) -> Callable[[Fields, Any], str]:
-        return lambda fields, _result: f"{kind} {fields[name]} is {did}"
-
-    def undo(operation: str) -> Callable[[Fields, Any], Undo]:
-        return lambda fields, _result: Undo(operation, {name: fields[name]})
-
-    def preview_registration(_visit: Visit, fields: Fields) -> Effect:
-        return Effect([f"{kind} {fields[name]} is registered; what was known of it is replaced"])
-
-    def preview_removal(_visit: Visit, fields: Fields) -> Effect:
-        return Effect([f"{kind} {fields[name]} goes to the recycle bin, {_GOES[kind]}"])
-
-    def preview_restore(_visit: Visit, fields: Fields) -> Effect:
-        return Effect([f"{kind} {fields[name]} comes back with exactly what went with it"])
-
-    rows: tuple[tuple[str, str, str, Callable[..., Effect], dict[str, Any]], ...] = (
-        (
-            "put",
-            f"Register {'an' if kind == 'agent' else 'a'} {kind}",
-            "Register",
-            preview_registration,
-            {
-                "entries": (
-                    Entry(name, f"Name of the {kind}"),
-                    Entry("description", "What it is for", needed=False),
-                    Entry("metadata", "What else is known of it", "json", "A JSON object.", needed=False),
-                ),
-                "describe": describe("registered"),
-                "undo": undo(f"remove_{kind}"),
-            },
-        ),
-        (
-            "remove",
-            f"Send {'an' if kind == 'agent' else 'a'} {kind} to the recycle bin",
-            "Remove",
-            preview_removal,
-            {"describe": describe("in the recycle bin"), "undo": undo(f"restore_{kind}"), "is_danger": True},
-        ),
-        (
-            "restore",
-            f"Bring {'an' if kind == 'agent' else 'a'} {kind} back",
-            "Restore",
-            preview_restore,
-            {"describe": describe("back"), "undo": undo(f"remove_{kind}")},
-        ),
+    entries = (
+        Entry(name, f"Name of the {kind}"),
+        Entry("description", "What it is for", needed=False),
+        Entry("metadata", "What else is known of it", "json", "A JSON object.", needed=False),
     )
-    for verb, title, button, preview, more in rows:
-        agents.action(f"{verb}_{kind}", title, button, back=lambda _fields: link(_PATH), **more)(preview)
+
+    @agents.action(
+        f"{way.verb}_{kind}",
+        way.title.format(one=f"{'an' if kind == 'agent' else 'a'} {kind}"),
+        way.button,
+        entries=entries if way.verb == "put" else (),
+        back=lambda _fields: link(_PATH),
+        describe=lambda fields, _result: f"{kind} {fields[name]} is {way.did}",
+        undo=lambda fields, _result: Undo(f"{way.back_by}_{kind}", {name: fields[name]}),
+        is_danger=way.verb == "remove",
+    )
+    def preview(_visit: Visit, fields: Fields) -> Effect:
+        return Effect([way.effect.format(it=f"{kind} {fields[name]}", goes=_GOES[kind])])
 
 
-_add_actions("agent")
-_add_actions("tool")
+for _kind in ("agent", "tool"):
+    for _way in _WAYS:
+        _add_action(_kind, _way)
