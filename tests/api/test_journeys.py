@@ -277,6 +277,9 @@ def change_rules(api: Traveller) -> None:
 def sweep(api: Traveller) -> None:
     api.clock.advance(days=366)
     plan = api.ask("POST", "/sweeps/plan", {"samples": 2})
+    *_, forecast = api.ask("POST", "/sweeps/forecast", {"days": 2})
+    assert len(forecast["result"]["days"]) == 3
+    assert api.ask("GET", "/overview")["users"] >= 1
     assert plan["counts"]["archive"] > 2
     assert len(plan["samples"]) == 2
     other = api.add("Ann has a dog.")
@@ -300,6 +303,7 @@ def hold(api: Traveller) -> None:
     assert made["author"] == "rest"
     api.ask("DELETE", f"/memories/{one}", **WHO, status=423)
     assert [one["hold_id"] for one in api.ask("GET", "/holds")["items"]] == [made["hold_id"]]
+    assert api.ask("GET", f"/holds/{made['hold_id']}")["covers"]["memories"] == 1
     assert api.ask("POST", f"/holds/{made['hold_id']}/release")["released_by"] == "rest"
     assert api.ask("GET", "/holds")["items"] == []
     assert len(api.ask("GET", "/holds", released=True)["items"]) == 1
@@ -377,6 +381,7 @@ def look_at_what_runs(api: Traveller) -> None:
     assert {"minutely", "daily"} <= jobs
     assert api.ask("PATCH", "/schedule/daily", {"cron": "30 4 * * *"})["cron"] == "30 4 * * *"
     assert "counts" in api.ask("POST", "/schedule/minutely/run")["result"]
+    assert {one["name"] for one in api.ask("GET", "/schedule/runs")["items"]} <= jobs
     api.ask("POST", "/schedule/never/run", status=404)
     api.ask("PATCH", "/schedule/daily", {}, status=422)
 
@@ -398,7 +403,10 @@ def hand_out_and_erase(api: Traveller) -> None:
     api.ask("DELETE", "/users/alice", status=428)
     hold = api.ask("POST", "/holds", {"user_id": "alice", "reason": "Case 4712"}, status=201)["hold_id"]
     api.ask("DELETE", "/users/alice", confirm=True, status=423)
+    before = api.ask("GET", "/users/alice/erasure")
+    assert (before["is_refused"], [one["hold_id"] for one in before["holds"]]) == (True, [hold])
     api.ask("POST", f"/holds/{hold}/release")
+    assert api.ask("GET", "/users/alice/erasure")["is_refused"] is False
     erased = api.ask("DELETE", "/users/alice", confirm=True)
     assert erased["pending"] is False
     assert api.ask("GET", "/memories", **WHO)["items"] == []
@@ -412,6 +420,9 @@ def hand_out_and_erase(api: Traveller) -> None:
 
 def look_at_the_record(api: Traveller) -> None:
     assert api.ask("GET", "/audit", limit=1)["items"][0]["action"]
+    newest = api.ask("GET", "/audit/entries", limit=2)["items"]
+    assert newest[0]["at"] >= newest[1]["at"]
+    assert len(api.ask("GET", "/audit/export")) > 2
     assert api.ask("POST", "/audit/verify")["ok"] is True
 
 

@@ -35,7 +35,7 @@ def fill(holdfast: Holdfast, clock: FakeClock) -> None:
     _remove(holdfast)
     holdfast.audit.seal()
     holdfast.holds.add(user_id="bob", reason="Case 4711", author="dpo")  # entries after the seal
-    holdfast.sweep(confirm=True)
+    holdfast.schedule.run("daily")
 
 
 def _rule(holdfast: Holdfast) -> None:

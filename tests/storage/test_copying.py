@@ -148,7 +148,7 @@ def tables_of(url: str) -> set[str]:
 def test_the_copy_gives_the_same_answers_to_everything(full: Full, url: str) -> None:
     done = migrate(full, url)
     assert not done.findings
-    assert all(done.counts[table.name] for table in COPIED), "there is something of everything"
+    assert [table.name for table in COPIED if not done.counts[table.name]] == [], "there is something of everything"
     assert (done.begun.is_resumed, done.begun.is_anew) == (False, False)
     assert done.copied == sum(done.counts.values())
     assert_same(full, url)

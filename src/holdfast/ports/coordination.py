@@ -264,7 +264,17 @@ class JobRun(NamedTuple):
 JobNote = dict[str, Any] | None
 
 
-class JobStore(Protocol):
+class JobRuns(Protocol):
+    """How the runs of jobs went."""
+
+    def keep_run(self, run: JobRun) -> None:
+        """Keep how a run went; the last hundred of each job are kept."""
+
+    def runs(self, name: str | None) -> list[JobRun]:
+        """The runs that are kept, of a job or of all, those that began last first."""
+
+
+class JobStore(JobRuns, Protocol):
     """What is set about jobs, and how their last slot went."""
 
     def enrol(self, name: str, *, now: int) -> None:
@@ -297,12 +307,6 @@ class JobStore(Protocol):
         self, name: str, *, started: int, finished: int, result: JobNote, error: str | None, lease: Lease | None = None
     ) -> bool:
         """Record how a run went that was for no slot; ``False``, changing nothing, while a slot is not finished."""
-
-    def keep_run(self, run: JobRun) -> None:
-        """Keep how a run went; the last hundred of each job are kept."""
-
-    def runs(self, name: str | None) -> list[JobRun]:
-        """The runs that are kept, of a job or of all, those that began last first."""
 
     def take_back(self, *, now: int, beyond: int, name: str | None = None) -> list[str]:
         """Let jobs (or one) whose latest slot lies ``beyond`` a moment go on from ``now``, as if they had run until

@@ -33,13 +33,8 @@ class FoundEntry(NamedTuple):
     """How many it is about."""
 
 
-class AuditStore(Protocol):
-    """Chains of events, one per subject, and the checkpoints that seal them."""
-
-    def append(self, subject: Subject, events: Sequence[Event]) -> None:
-        """Put events at the end of a subject's chain, in their order; all of them or none. Those in a row that differ
-        only in their item share one entry.
-        """
+class AuditReader(Protocol):
+    """What chains say, entry by entry."""
 
     def of_item(self, subject: Subject, item: str) -> list[AuditEntry]:
         """What a subject's chain says of one item, oldest first."""
@@ -55,18 +50,27 @@ class AuditStore(Protocol):
         come.
         """
 
+    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
+        """The checkpoints, or the ``limit`` last ones, the newest last."""
+
+    def sizes(self) -> Sizes:
+        """How many chains, entries and checkpoints there are."""
+
+
+class AuditStore(AuditReader, Protocol):
+    """Chains of events, one per subject, and the checkpoints that seal them."""
+
+    def append(self, subject: Subject, events: Sequence[Event]) -> None:
+        """Put events at the end of a subject's chain, in their order; all of them or none. Those in a row that differ
+        only in their item share one entry.
+        """
+
     def seal(self, at: int) -> Checkpoint:
         """Seal the heads of all chains of the store; the last checkpoint, where none has moved since.
 
         A chain that no longer has the entry that was sealed stays sealed as it was, so that ``verify`` goes on finding
         it. Raises ``StorageError``, changing nothing, if the sealed heads are not those of the last checkpoint.
         """
-
-    def checkpoints(self, *, limit: int | None = None) -> list[Checkpoint]:
-        """The checkpoints, or the ``limit`` last ones, the newest last."""
-
-    def sizes(self) -> Sizes:
-        """How many chains, entries and checkpoints there are."""
 
     def verify(self, progress: Callable[[int], None]) -> Iterator[Finding]:
         """Walk every chain and every checkpoint, as they are at one moment, and give what is wrong, in constant
