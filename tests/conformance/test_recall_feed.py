@@ -358,6 +358,12 @@ def test_an_agent_follows_its_own_records_where_the_kind_is_per_agent(engine: En
     assert mine.look() == {}
     assert len(theirs.look()) == 2
 
+    zwei = there(engine.records, me, two.id)
+    engine.feed.embed(me.subject, kind, [(two.id, zwei.version, Encoding(MODEL, b"v", b""))])
+    for ended in (False, True):  # a page has at least one row, also where all that is read is another's
+        whole = engine.feed.changes(me.scope("agent"), kind, None, model=MODEL, read=list, ended=ended)
+        assert whole.pages == []
+
 
 @pytest.mark.parametrize("kind", SHARED, ids=lambda kind: str(kind.name))
 def test_agents_share_the_records_of_the_other_kinds(engine: Engine, me: Person, kind: Kind) -> None:

@@ -215,7 +215,8 @@ class _Reading(NamedTuple, Generic[PageT]):
 def _pages(stored: Iterator[IndexRow], agent: str | None) -> Iterator[list[IndexRow]]:
     """Stored rows as recall reads them, those of one agent if one is given, in pages."""
     while page := list(islice(stored, _PAGE)):
-        yield _readable(page, agent)
+        if readable := _readable(page, agent):
+            yield readable
 
 
 def _readable(rows: list[IndexRow], agent: str | None) -> list[IndexRow]:
