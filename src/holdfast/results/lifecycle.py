@@ -486,9 +486,7 @@ class NextResult(TypedDict):
     waits_for: NotRequired[str]
 
 
-class ExplainResult(TypedDict):
-    """What ``explain`` returns: of a memory that is there, in the recycle bin, or gone."""
-
+class _Explained(TypedDict):
     memory_id: str
     memory_type: str | None
     state: str
@@ -499,12 +497,9 @@ class ExplainResult(TypedDict):
     is_archived: NotRequired[bool]
     created_at: NotRequired[str]
     source: NotRequired[str]
-    derived_from: NotRequired[list[str]]
-    derived: NotRequired[list[str]]
     age_counts_from: NotRequired[str]
     rules: NotRequired[LifeResult]
     kept_until: NotRequired[str | None]
-    history: NotRequired[list[dict[str, Any]]]
     removed_at: NotRequired[str | None]
     removed_because: NotRequired[str | None]
     days_left: NotRequired[int]
@@ -512,6 +507,14 @@ class ExplainResult(TypedDict):
     reason: NotRequired[str | None]
     cause: NotRequired[str | None]
     rule: NotRequired[str | None]
+
+
+class ExplainResult(_Explained):
+    """What ``explain`` returns: of a memory that is there, in the recycle bin, or gone."""
+
+    derived_from: NotRequired[list[str]]
+    derived: NotRequired[list[str]]
+    history: NotRequired[list[dict[str, Any]]]
 
 
 class RelatedResult(TypedDict):
@@ -544,13 +547,9 @@ class KeptMemoryResult(MemoryResult):
     body: dict[str, Any] | None
 
 
-class LifeStoryResult(TypedDict):
+class LifeStoryResult(_Explained):
     """All that is known of a memory, in whatever state, or of one that is gone."""
 
-    memory_id: str
-    memory_type: str | None
-    state: str
-    is_visible: bool
     memory: KeptMemoryResult | None
     """``None``: it is gone, or nobody may read it."""
     versions: list[VersionResult]
@@ -563,22 +562,6 @@ class LifeStoryResult(TypedDict):
     """What happened to it, oldest first."""
     coming: list[NextResult]
     """What its rules do with it from now on, unless a hold keeps it."""
-    next: NextResult | None
-    protected_by: list[HoldResult]
-    summary: str
-    is_archived: NotRequired[bool]
-    created_at: NotRequired[str]
-    source: NotRequired[str]
-    age_counts_from: NotRequired[str]
-    rules: NotRequired[LifeResult]
-    kept_until: NotRequired[str | None]
-    removed_at: NotRequired[str | None]
-    removed_because: NotRequired[str | None]
-    days_left: NotRequired[int]
-    deleted_at: NotRequired[str]
-    reason: NotRequired[str | None]
-    cause: NotRequired[str | None]
-    rule: NotRequired[str | None]
 
 
 class FoundResult(TypedDict):
