@@ -11,14 +11,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import secrets
 import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,12 +147,20 @@ def _bundled_tokens() -> _Tokens:
     return _read_bundled(_package_folder())[1]
 
 
+#: Of so many lines a process remembers how many tokens they have.
+_MOST_COUNTS: Final = 20_000
+
+
 class TokenCounter:
     """Counts the tokens of texts by the tokenizer of the bundled weights, whichever embedder is in use.
 
     No token spans the end of a line, so each line is counted once, however many texts it is part of. A counter keeps
-    the lines that it has met: it is for one use.
+    the lines that it has met: it is for one use. From one use to the next a process keeps counts alone, by fingerprints
+    that nothing can be read from.
     """
+
+    _counts: ClassVar[dict[bytes, int]] = {}
+    _key: ClassVar = secrets.token_bytes(16)
 
     def __init__(self) -> None:
         self._lines: dict[str, int] = {}
@@ -163,8 +173,15 @@ class TokenCounter:
         """The tokens of a line that is not the first, with the end of the one before it."""
         known = self._lines.get(line)
         if known is None:
-            marks = sum(line.count(mark) for mark in _MARKS)  # what follows such a mark may have a token more
-            known = self._lines[line] = _count_line(f"x\n{line}\nx") - 3 + marks
+            name = blake2b(line.encode(errors="surrogatepass"), digest_size=16, key=self._key).digest()
+            known = self._counts.get(name)
+            if known is None:
+                marks = sum(line.count(mark) for mark in _MARKS)  # what follows such a mark may have a token more
+                known = _count_line(f"x\n{line}\nx") - 3 + marks
+                if len(self._counts) >= _MOST_COUNTS:
+                    self._counts.clear()
+                self._counts[name] = known
+            self._lines[line] = known
         return known
 
 
