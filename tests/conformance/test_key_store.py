@@ -133,7 +133,7 @@ def test_no_key_names_an_erased_user(engine: Engine, me: Person) -> None:
 
 def test_a_token_stands_for_its_key_until_its_time_is_over(engine: Engine, elsewhere: Engine, me: Person) -> None:
     key, token = put(engine, key_of(me.tenant)), new_id().encode()
-    engine.sign_ins.add(token, key.id, until=NOW + 5)
+    engine.sign_ins.add(token, key.id, now=NOW, until=NOW + 5)
 
     assert engine.sign_ins.find(token, now=NOW + 4) == key
     assert elsewhere.sign_ins.find(token, now=NOW + 4) == key
@@ -143,7 +143,7 @@ def test_a_token_stands_for_its_key_until_its_time_is_over(engine: Engine, elsew
 
 def test_a_token_shows_at_once_that_its_key_was_revoked(engine: Engine, elsewhere: Engine, me: Person) -> None:
     key, token = put(engine, key_of(me.tenant)), new_id().encode()
-    engine.sign_ins.add(token, key.id, until=NOW + 5)
+    engine.sign_ins.add(token, key.id, now=NOW, until=NOW + 5)
     revoke(elsewhere, key, NOW + 1)
 
     found = engine.sign_ins.find(token, now=NOW + 2)
@@ -155,9 +155,13 @@ def test_a_token_that_ended_stands_for_nothing_and_what_is_over_is_forgotten(eng
     key = put(engine, key_of(me.tenant))
     ended, over, other = (new_id().encode() for _ in range(3))
     for token, until in ((ended, NOW + 9), (over, NOW + 1), (other, NOW + 9)):
-        engine.sign_ins.add(token, key.id, until=until)
+        engine.sign_ins.add(token, key.id, now=NOW, until=until)
     engine.sign_ins.end(ended, now=NOW + 2)
 
     assert engine.sign_ins.find(ended, now=NOW) is None
     assert engine.sign_ins.find(over, now=NOW) is None
     assert engine.sign_ins.find(other, now=NOW) == key
+
+    engine.sign_ins.add(ended, key.id, now=NOW + 9, until=NOW + 20)
+    assert engine.sign_ins.find(other, now=NOW) is None, "each new one clears away what is over"
+    assert engine.sign_ins.find(ended, now=NOW + 10) == key

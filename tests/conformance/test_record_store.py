@@ -372,6 +372,15 @@ def test_a_record_can_be_got_in_any_state_and_fetched_while_it_is_live(
     assert records.fetch(me.subject, [record.id], now=NOW) == ({record.id: now} if state in LIVE else {})
 
 
+def test_what_a_store_remembers_of_users_names_nobody(records: RecordStore, me: Person) -> None:
+    """It stays in the process after they are erased, by whichever process."""
+    (record,) = add(records, me, "one")
+    assert records.fetch(me.subject, [record.id], now=NOW) == {record.id: record}
+    remembered = vars(records)["_numbers"]
+    assert remembered
+    assert me.tenant not in repr(remembered)
+
+
 def test_a_record_is_hidden_from_the_very_instant(engine: Engine, records: RecordStore, me: Person) -> None:
     made = entry(me, kind=MemoryType.ENTITY, name="ann")
     records.insert(me.subject, ENTITY, [made], prune=False, now=NOW)

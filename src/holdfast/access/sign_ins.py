@@ -30,7 +30,8 @@ class SignIns:
         if self._access.is_use_due(key):
             self._access.note_use(key)
         token = secrets.token_urlsafe(32)
-        self._store.add(_hash(token), key.id, until=self._now() + SIGNED_IN)
+        now = self._now()
+        self._store.add(_hash(token), key.id, now=now, until=now + SIGNED_IN)
         return token
 
     def find(self, token: str) -> ApiKey | None:

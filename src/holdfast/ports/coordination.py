@@ -165,8 +165,8 @@ class KeyStore(Protocol):
 class SignInStore(Protocol):
     """Browsers that act for an API key. A token never comes here, only its hash."""
 
-    def add(self, hashed: bytes, key_id: str, *, until: int) -> None:
-        """Let the token of a hash stand for a key until then."""
+    def add(self, hashed: bytes, key_id: str, *, now: int, until: int) -> None:
+        """Let the token of a hash stand for a key until then, and forget those whose time is over."""
 
     def find(self, hashed: bytes, *, now: int) -> ApiKey | None:
         """The key that a token stands for now, be the key valid or not."""

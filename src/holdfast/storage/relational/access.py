@@ -86,8 +86,10 @@ class SqlKeys(SqlStore):
 class SqlSignIns(SqlStore):
     """The ``SignInStore`` of the relational engines."""
 
-    def add(self, hashed: bytes, key_id: str, *, until: int) -> None:
-        self._change("access.sign_in", hashed, key_id, until)
+    def add(self, hashed: bytes, key_id: str, *, now: int, until: int) -> None:
+        with self._database.write() as tx:
+            tx.run("access.sign_out", (hashed, now))  # what is over goes, so that they do not pile up
+            tx.run("access.sign_in", (hashed, key_id, until))
 
     def find(self, hashed: bytes, *, now: int) -> ApiKey | None:
         row = self._find(KeyRow, "access.signed_in", hashed, now)

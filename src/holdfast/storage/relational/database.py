@@ -382,7 +382,7 @@ class SqlStore:
 
     def __init__(self, database: Transactions) -> None:
         self._database = database
-        self._numbers: dict[Subject, int] = {}
+        self._numbers: dict[bytes, int] = {}
 
     def _find(self, row: RowType[R], statement: str, *bindings: object) -> R | None:
         """The first row of one statement, if there is one."""
@@ -399,7 +399,8 @@ class SqlStore:
 
         Its second parameter is the subject: it gives no row if that is not whose number it is, which is looked up then.
         """
-        known = self._numbers.get(subject)
+        name = digest(("records.subject_no", (subject,)))
+        known = self._numbers.get(name)
         if known is not None and (rows := self._database.ask(row, statement, (known, subject, *bindings))):
             return rows
         number = self._find(int, "records.subject_no", subject)
@@ -407,7 +408,7 @@ class SqlStore:
             return []
         if len(self._numbers) >= _MOST_NUMBERS:
             self._numbers.clear()
-        self._numbers[subject] = number
+        self._numbers[name] = number
         return self._database.ask(row, statement, (number, subject, *bindings))
 
     def _change(self, statement: str, *bindings: object) -> int:
