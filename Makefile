@@ -91,7 +91,7 @@ bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails lo
 	$(BIN)/python -m bench --check
 
 langgraph-store-tests: $(STAMP)  ## fetch the tests that LangGraph publishes for its stores, and run them on ours
-	$(BIN)/python -m bench.langgraph_store_tests
+	$(BIN)/python -m bench.langgraph.store_tests
 
 dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an empty environment, and follow the README there
 	$(BIN)/python tests/dist.py

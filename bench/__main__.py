@@ -21,7 +21,6 @@ from bench import (
     deployment,
     erasure,
     footprint,
-    langgraph_store,
     large_scope,
     lifecycle,
     report,
@@ -30,6 +29,7 @@ from bench import (
     speed,
     start,
 )
+from bench.langgraph import store
 
 _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "speed": lambda asked: report.write_speed(asked.docs, speed.measure(asked.users, asked.folder), asked.users),
@@ -46,7 +46,7 @@ _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "erasure": lambda asked: report.write_erasure(asked.docs, erasure.measure(asked.users, asked.folder), asked.users),
     "service": lambda asked: report.write_service(asked.docs, service.measure()),
     "start": lambda asked: report.write_start(asked.docs, start.measure()),
-    "langgraph_store": lambda asked: report.write_langgraph_store(asked.docs, langgraph_store.measure()),
+    "langgraph_store": lambda asked: report.write_langgraph_store(asked.docs, store.measure()),
     "corrections": lambda asked: report.write_corrections(asked.docs, corrections.measure()),
 }
 

@@ -12,18 +12,8 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import (
-    archive,
-    corrections,
-    deployment,
-    footprint,
-    langgraph_store,
-    large_scope,
-    lifecycle,
-    quality,
-    service,
-    start,
-)
+from bench import archive, corrections, deployment, footprint, large_scope, lifecycle, quality, service, start
+from bench.langgraph import store
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 
 mpl.use("agg")
@@ -92,14 +82,14 @@ def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
     _section(docs, "Round trips", text)
 
 
-def write_langgraph_store(docs: Path, rows: Sequence[langgraph_store.Row]) -> None:
+def write_langgraph_store(docs: Path, rows: Sequence[store.Row]) -> None:
     """The section on the store for LangGraph."""
     text = (
-        f"{langgraph_store.ITEMS:,} items of one user in {langgraph_store.NAMESPACES} namespaces, one embedder "
+        f"{store.ITEMS:,} items of one user in {store.NAMESPACES} namespaces, one embedder "
         "for all, durable commits, PostgreSQL over a socket;\nmedian milliseconds of calls that take turns, the least "
         f"disturbed of {PASSES} passes; InMemoryStore by itself.\n"
         f"`python -m bench --only langgraph_store` on a {machine()}.\n\n"
-        f"| | {' | '.join(langgraph_store.NAMES)} | target for ours | met |\n|---|{'---:|' * 4}---|---|\n"
+        f"| | {' | '.join(store.NAMES)} | target for ours | met |\n|---|{'---:|' * 4}---|---|\n"
     )
     for row in rows:
         medians = " | ".join(f"{one:.2f}" for one in row.medians)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from bench.langgraph_store_tests import REASONS
+from bench.langgraph.store_tests import REASONS
 from langgraph.store.base import (
     GetOp,
     IndexConfig,

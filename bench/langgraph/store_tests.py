@@ -1,6 +1,6 @@
 """Runs the tests that LangGraph publishes for its stores against ``HoldfastStore``.
 
-python -m bench.langgraph_store_tests
+python -m bench.langgraph.store_tests
 
 They are fetched from the source distributions of the installed versions; nothing of them is kept here. The module is
 also the plugin of that run: each store that the tests make is one of ours, for one user, in a folder of its own. What
@@ -197,7 +197,7 @@ def run(folder: Path, package: str) -> dict[str, str]:
     report = folder / f"{package}.xml"
     files = [f"tests/{name}" for name in _FILES if (folder / package / "tests" / name).exists()]
     # a store of theirs with a pipeline or a pool is the same store here
-    options = ["-q", "-p", "bench.langgraph_store_tests", "-k", "not pipe and not pool"]
+    options = ["-q", "-p", "bench.langgraph.store_tests", "-k", "not pipe and not pool"]
     options += [
         "-o",
         "asyncio_mode=auto",

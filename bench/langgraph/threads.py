@@ -1,6 +1,6 @@
 """LangGraph's threads: 100,000 of ten checkpoints each, a twentieth of them due, governed on SQLite and PostgreSQL.
 
-``python -m bench.threads [THREADS]`` prints the table. The rows are made without running a graph.
+``python -m bench.langgraph.threads [THREADS]`` prints the table. The rows are made without running a graph.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Measures and tests what Holdfast does for LangGraph, beside LangGraph itself."""
