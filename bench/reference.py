@@ -121,7 +121,22 @@ What may take long (carrying out a sweep; making, verifying and restoring a back
 Lines with `progress` (how many are done) come now and then, or not at all; the last line has the `result`. What goes
 wrong before the first line is answered as any other error, with its status. After it the status was 200 already, and
 the last line says what is wrong: `{"problem": {"code": "store_busy", "detail": "…", "retryable": true}}`. Where the
-last line has neither, the answer was cut off. With an `Idempotency-Key` it comes whole, without `progress`."""
+last line has neither, the answer was cut off. With an `Idempotency-Key` it comes whole, without `progress`.
+
+Every list comes in lines where it is asked for with `Accept: application/x-ndjson`: one line for each entry,
+and, without `limit`, all of them, read a page at a time.
+
+`POST /v1/batch` carries out up to 1,000 operations, each by itself, with a `status` and a `result` or a `problem` for
+each. As `application/x-ndjson` it takes an item on each line, without end (up to the size of a request), carries it out
+while it arrives, and answers with a line for each, in order. Read the answer while you send: what is not read waits.
+
+```text
+{"operation": "add_memory", "input": {"user_id": "alice", "agent_id": "guide", "content": "Ann likes tea."}}
+{"operation": "delete_memory", "input": {"user_id": "alice", "agent_id": "guide", "memory_id": "0198c2d4-…"}}
+```
+
+An `Idempotency-Key` is for each item by its number: sent again, what was carried out is answered as before, and the
+rest is carried out."""
 _ERRORS_REST: Final = """\
 An error is `application/problem+json`: `status`, `title`, `detail` (what was wrong, what to do), `code`, `retryable`.
 `errors` has a `where` and a `problem` for each thing that is wrong with the form of a request. The codes are those of

@@ -116,6 +116,9 @@ def remember_and_recall(api: Traveller) -> None:
     assert {one["memory_type"]: one for one in rules["kinds"]}["long_term"]["archive_after_days"] == 365
     assert api.ask("GET", "/me")["operator"] is True
 
+    asked = [{"operation": "get_memory", "input": {**WHO, "memory_id": one}} for one in (tea, "none")]
+    assert [one["status"] for one in api.ask("POST", "/batch", {"items": asked})["items"]] == [200, 404]
+
     for kind, content in (("structured", {"no": 7}), ("persona", "Speaks plainly."), ("entity", "Ann")):
         one = api.add(content, memory_type=kind)
         assert api.ask("GET", f"/memories/{one}", **WHO)["memory_type"] == kind
@@ -397,6 +400,7 @@ def forget_a_source(api: Traveller) -> None:
 def hand_out_and_erase(api: Traveller) -> None:
     assert "alice" in [one["user_id"] for one in api.ask("GET", "/users")["items"]]
     api.ask("GET", "/users/nobody/export", status=404)
+    assert any("white tea" in str(line) for line in api.ask("GET", "/users/alice/export:lines"))
     with zipfile.ZipFile(io.BytesIO(api.ask("GET", "/users/alice/export"))) as export:
         assert export.testzip() is None
         assert any(b"white tea" in export.read(name) for name in export.namelist())

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from holdfast.edges.operations import (
+    batches,
     conversations,
     domains,
     lifecycle,
@@ -17,7 +18,7 @@ from holdfast.edges.operations import (
 )
 from holdfast.edges.operations.operation import Group
 
-_MODULES: Final = (memories, conversations, policies, lifecycle, registry, privacy, domains, maintenance)
+_MODULES: Final = (memories, conversations, batches, policies, lifecycle, registry, privacy, domains, maintenance)
 #: The resources, in the order in which they are documented: that of the modules, and within each of them.
 GROUPS: Final = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Group))
 #: Every operation by its name.

@@ -55,6 +55,8 @@ class Form(StrEnum):
     """It takes long and reports progress: the function takes ``progress``."""
     FILE = "file"
     """A file that is sent while it is written: the function takes ``file``."""
+    ITEMS = "items"
+    """Operations that are carried out one by one: the function takes ``once``, which carries one out once."""
 
 
 class Brief(NamedTuple):
@@ -120,12 +122,12 @@ class Operation:
     def form(self) -> Form:
         """In which form it gives its result."""
         stream = list(signature(self.run).parameters)[2:]
-        return {"progress": Form.LINES, "file": Form.FILE}[stream[0]] if stream else Form.DOCUMENT
+        return {"progress": Form.LINES, "file": Form.FILE, "once": Form.ITEMS}[stream[0]] if stream else Form.DOCUMENT
 
     @property
     def is_long(self) -> bool:
         """Whether it may take longer than a request usually may."""
-        return self.may_be_long or self.form is not Form.DOCUMENT
+        return self.may_be_long or self.form in (Form.LINES, Form.FILE)
 
     @cached_property
     def in_path(self) -> frozenset[str]:

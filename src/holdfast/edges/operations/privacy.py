@@ -10,7 +10,7 @@ from pydantic import Field
 
 from holdfast.core.errors import ConfirmationNeededError
 from holdfast.core.records import DURABLE
-from holdfast.core.values import check_id
+from holdfast.core.values import check_id, to_json
 from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
 from holdfast.edges.operations.outputs import FileAnswer, PageOf, output_of
@@ -92,6 +92,13 @@ class ExportFile(FileAnswer):
     file_name = "export-{user_id}.zip"
 
 
+class ExportLines(FileAnswer):
+    """One line of JSON for each thing that is held, sent while it is read; `type` says what it is."""
+
+    media_type = "application/x-ndjson"
+    file_name = "export-{user_id}.jsonl"
+
+
 class Erased(TypedDict):
     """What became of everything that was kept of a person."""
 
@@ -147,6 +154,16 @@ def count_facets(holdfast: Holdfast, asked: OneUser) -> FacetResult:
 def export_user(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any:
     """Export everything that is held on a user: in every state, of every kind, from every place."""
     return holdfast.export_user(asked.user_id, file)
+
+
+@users.add("GET /users/{user_id}/export:lines", GOVERN, USER, ExportLines, errors=(404, 409))
+def export_user_lines(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any:
+    """Export everything that is held on a user as lines of JSON, for programs.
+
+    Where the user is erased meanwhile, the answer is cut off.
+    """
+    for line in holdfast.services.exports.lines(holdfast.tenant, asked.user_id):
+        file.write(to_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
 
 @users.add("GET /users/{user_id}/erasure", GOVERN, USER, is_long=True)

@@ -41,6 +41,8 @@ _ONCE: Final = {
     ),
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[ -~]*[!-~][ -~]*$"},
 }
+_LINES: Final = {"schema": {"type": "string"}}
+_IN_LINES: Final = " With `Accept: application/x-ndjson`, one line for each, and without `limit` all of them."
 _ALWAYS: Final = frozenset({"400", "401", "403", "413", "422", "429", "5XX"})
 
 
@@ -72,6 +74,8 @@ def _describe_route(route: OperationRoute, parameters: dict[str, Any], refs: Any
     operation = route.operation
     _, _, more = operation.description.partition("\n\n")
     body = None if route.body is None else {"application/json": {"schema": refs[route.body, _MODE]}}
+    if body is not None and operation.form is Form.ITEMS:
+        body[NDJSON] = _LINES
     described = [
         {
             "name": name,
@@ -101,8 +105,12 @@ def _describe_error(meaning: str) -> dict[str, Any]:
 
 def _describe_answer(operation: Operation, refs: Any) -> dict[str, Any]:
     about = " ".join((operation.output.__doc__ or "").split())
-    if operation.form is Form.DOCUMENT:
-        return {"description": about, "content": {"application/json": {"schema": refs[operation.output, _MODE]}}}
+    if operation.form in (Form.DOCUMENT, Form.ITEMS):
+        content: dict[str, Any] = {"application/json": {"schema": refs[operation.output, _MODE]}}
+        if "items" in operation.output.model_fields:
+            content[NDJSON] = _LINES
+            about += _IN_LINES
+        return {"description": about, "content": content}
     if operation.form is Form.FILE:
         kind = cast("type[FileAnswer]", operation.output).media_type
         return {"description": about, "content": {kind: {"schema": {"type": "string", "format": "binary"}}}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,10 @@ from starlette.responses import Response
 
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.core.values import to_json
 from holdfast.edges.access.gate import Gate
+from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_failure
+from holdfast.edges.operations.batches import Once as ItemOnce
 from holdfast.edges.rest.errors import respond
 from holdfast.edges.rest.streams import StreamedResponse
 from holdfast.ports.coordination import REQUEST
@@ -41,6 +45,8 @@ class Caller:
 
     gate: Gate
     carry: Carry | None = None
+    once: ItemOnce | None = None
+    """How each item of a batch is done once."""
 
 
 def key_of(request: Request) -> str | None:
@@ -72,6 +78,25 @@ async def answer_once(request: Request, key: str, caller: Caller, handle: Handle
             caller.carry = partial(_carry_out, once, request)
         response = await (_do_long_work(request, once, handle) if is_long else handle(request))
     return response  # noqa: RET504 - for all that mypy knows, the scope swallows errors
+
+
+def item_once(replies: Replies, key: str, gate: Gate) -> ItemOnce:
+    """Carries each item of a batch out once: under the key of the batch, and its number there."""
+
+    def once(number: int, item: BatchItem, work: Callable[[], ItemResult]) -> ItemResult:
+        def reply(made: ItemResult) -> Reply:
+            return Reply(made["status"], {}, to_json(made).encode())
+
+        def failed() -> Reply:
+            return reply(describe_failure(HoldfastError("it broke off, and nobody knows how far it came")))
+
+        mark = fingerprint("BATCH", item.operation, to_json(item.input).encode(), tenant=gate.tenant_id)
+        request = replies.once(gate.principal.key_id or "local", f"{key}#{number}", mark)
+        known, _ = request.carry_out(lambda: reply(work()), failed)
+        found: ItemResult = json.loads(known.body)
+        return found
+
+    return once
 
 
 def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -> Response:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Set
-from functools import cache
+from collections.abc import Set
+from functools import cache, partial
 from typing import Any, Final, cast
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
@@ -24,16 +24,17 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.core.access import Right
-from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
+from holdfast.core.errors import HoldfastError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Callers
+from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_failure, read_item, run_item
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
-from holdfast.edges.operations.models import Input
+from holdfast.edges.operations.models import MAX_PAGE, Input, Paged
 from holdfast.edges.operations.operation import Form, Operation
 from holdfast.edges.operations.outputs import FileAnswer
-from holdfast.edges.rest.idempotency import Caller, answer_once, key_of
-from holdfast.edges.rest.streams import stream_file, stream_progress
+from holdfast.edges.rest.idempotency import Caller, answer_once, item_once, key_of
+from holdfast.edges.rest.streams import is_ndjson, stream_file, stream_items, stream_pages, stream_progress
 
 PREFIX: Final = "/v1"
 #: What only looks takes no larger body than this.
@@ -74,6 +75,8 @@ class OperationRoute(NamedRoute):
         self.parameters = _parameters(operation)
         """What the path and the query must be together."""
         self.in_query = self.parameters.model_fields.keys() - operation.in_path
+        self.has_items = operation.form is Form.DOCUMENT and "items" in operation.output.model_fields
+        """Whether it gives a list, which can be had in lines."""
         self._objects = [name for name in self.in_query if _is_object(operation.inputs, name)]
 
     async def answer(self, request: Request) -> Response:
@@ -86,7 +89,12 @@ class OperationRoute(NamedRoute):
         _check_query(request, self.in_query)
         request.state.caller, request.state.call = principal, caller  # the first is for the log and for limits
         key = key_of(request)
-        await _read_body(request, _MAX_QUESTION_BYTES if right is Right.READ else None)
+        if self.operation.form is Form.ITEMS:
+            caller.once = None if key is None else item_once(request.app.state.replies, key, caller.gate)
+            if is_ndjson(request.headers.get("content-type")):
+                return stream_items(partial(_run_line, caller))
+        is_question = right is Right.READ and self.operation.form is not Form.ITEMS
+        await _read_body(request, _MAX_QUESTION_BYTES if is_question else None)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
                 return await self.run(request)
@@ -101,9 +109,35 @@ class OperationRoute(NamedRoute):
         asked = self._read(request, content)
 
         def work() -> Response:
-            return _respond(self.operation, self.operation.bind(caller.gate, asked), asked)
+            if caller.carry is None and self.has_items and is_ndjson(request.headers.get("accept")):
+                return self._stream_pages(request, caller, asked)
+            return self._respond(caller, asked)
 
         return work() if caller.carry is None else caller.carry(work)
+
+    def _respond(self, caller: Caller, asked: Any) -> Response:
+        run = self.operation.bind(caller.gate, asked)
+        match self.operation.form:
+            case Form.LINES:
+                return stream_progress(run)
+            case Form.FILE:
+                return stream_file(run, **describe_file(self.operation, asked))
+            case Form.ITEMS:
+                return answer(run(caller.once))
+            case Form.DOCUMENT:
+                return answer(run(), self.operation.status)
+
+    def _stream_pages(self, request: Request, caller: Caller, asked: Any) -> Response:
+        is_whole = isinstance(asked, Paged) and "limit" not in request.query_params
+        if is_whole:
+            asked.limit = MAX_PAGE
+
+        def read(cursor: str | None) -> Any:
+            if cursor is not None:
+                asked.cursor = cursor
+            return self.operation.bind(caller.gate, asked)()
+
+        return stream_pages(read, is_whole=is_whole)
 
     def _read(self, request: Request, content: bytes) -> Input:
         """The input of the operation, from the path, the query and the body of a request."""
@@ -216,14 +250,15 @@ def describe_file(operation: Operation, asked: Input) -> dict[str, str]:
     return {"media_type": kind.media_type, "filename": kind.file_name.format(**values)}
 
 
-def _respond(operation: Operation, run: Callable[..., Any], asked: Any) -> Response:
-    match operation.form:
-        case Form.LINES:
-            return stream_progress(run)
-        case Form.FILE:
-            return stream_file(run, **describe_file(operation, asked))
-        case Form.DOCUMENT:
-            return answer(run(), operation.status)
+def _run_line(caller: Caller, number: int, line: bytes) -> ItemResult:
+    """Carry out the item that stands on a line."""
+    try:
+        item = read_item(json.loads(line), BatchItem)
+    except (ValueError, RecursionError, HoldfastError) as wrong:
+        if not isinstance(wrong, HoldfastError):
+            wrong = InvalidInputError("the line is not JSON; send one item on each line, as JSON in UTF-8")
+        return describe_failure(wrong)
+    return run_item(caller.gate, item, number, caller.once)
 
 
 # --- checks before a request is read ----------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import asyncio
 import concurrent.futures
 import io
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -23,16 +24,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, RequestTimeoutError
 from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Shares
 from holdfast.edges.operations.errors import publish
 from holdfast.edges.rest.errors import respond
 
 _log = logging.getLogger("holdfast.rest")
+_T = TypeVar("_T")
 NDJSON: Final = "application/x-ndjson"
 #: How many parts wait to be sent before the work waits for the caller.
 _MAX_QUEUED: Final = 8
+#: Of answers to a request that is still being sent, more: some callers read nothing before they have sent all of it.
+_MAX_ANSWERS: Final = 64
 _PART_BYTES: Final = 64 * 1024
 #: An answer begins after so long, even if the work has sent nothing.
 _FIRST_PART_SECONDS: Final = 5.0
@@ -49,8 +53,40 @@ class ClientGoneError(BrokenPipeError):
 class Sink:
     """Where work sends its parts, from its own thread. ``ClientGoneError`` when the caller is gone."""
 
-    def __init__(self, sender: MemoryObjectSendStream[bytes]) -> None:
+    def __init__(
+        self, sender: MemoryObjectSendStream[bytes], body: MemoryObjectReceiveStream[bytes] | None = None
+    ) -> None:
         self._sender = sender
+        self._body = body
+
+    def read_lines(self) -> Iterator[list[bytes]]:
+        """The lines of a request that is read while it is answered: those that are whole, as they come."""
+        pieces: list[bytes] = []
+        while part := self._hand(partial(anyio.from_thread.run, self._next_part)):
+            *whole, rest = part.split(b"\n")
+            if whole:
+                whole[0], pieces = b"".join((*pieces, whole[0])), []
+                yield [line for line in whole if line.strip()]
+            pieces.append(rest)
+        yield [line for line in (b"".join(pieces),) if line.strip()]
+
+    async def _next_part(self) -> bytes:
+        assert self._body is not None  # noqa: S101 - only what has a body is read
+        try:
+            with anyio.fail_after(_SEND_TIMEOUT_SECONDS):
+                return await self._body.receive()
+        except anyio.EndOfStream:
+            return b""
+        except TimeoutError:
+            raise RequestTimeoutError(f"nothing came for {_SEND_TIMEOUT_SECONDS:g} s; send the rest anew") from None
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sender.close()
+        if self._body is not None:
+            self._body.close()
 
     def write(self, part: bytes) -> None:
         """Send a part, when there is room for it."""
@@ -61,10 +97,10 @@ class Sink:
         with suppress(anyio.WouldBlock):
             self._hand(partial(anyio.from_thread.run_sync, self._sender.send_nowait, part))
 
-    def _hand(self, hand: Callable[[], object]) -> None:
+    def _hand(self, hand: Callable[[], _T]) -> _T:
         try:
             anyio.from_thread.check_cancelled()
-            hand()
+            return hand()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as gone:
             raise ClientGoneError("nobody listens any more") from gone
         except (asyncio.CancelledError, concurrent.futures.CancelledError) as gone:
@@ -92,6 +128,7 @@ class StreamedResponse(Response):
 
     Where the work sends nothing for ``first_after`` seconds, the answer begins with ``first_part``, so that nobody
     gives it up. ``last_part`` makes the end of an answer that has begun and then fails; without it, it breaks off.
+    What ``reads`` takes the lines of the request while it answers them.
     """
 
     def __init__(
@@ -103,6 +140,7 @@ class StreamedResponse(Response):
         first_part: bytes | None = None,
         last_part: Callable[[HoldfastError], bytes] | None = None,
         first_after: float = _FIRST_PART_SECONDS,
+        reads: bool = False,
     ) -> None:
         super().__init__(b"", 200, dict(headers or {}), media_type)
         del self.headers["content-length"]
@@ -110,6 +148,7 @@ class StreamedResponse(Response):
         self._first_part = first_part
         self._last_part = last_part
         self._first_after = first_after
+        self._reads = reads
 
     async def make_whole(self, scope: Scope) -> Response:
         """The same answer, made before any of it is sent; an error is raised."""
@@ -118,12 +157,13 @@ class StreamedResponse(Response):
         return Response(b"".join(kept.parts), 200, dict(self.headers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender, receiver = anyio.create_memory_object_stream[bytes](_MAX_QUEUED)
+        sender, receiver = anyio.create_memory_object_stream[bytes](_MAX_ANSWERS if self._reads else _MAX_QUEUED)
+        arrived, body = anyio.create_memory_object_stream[bytes](_MAX_QUEUED) if self._reads else (None, None)
         problems: list[Exception] = []
         unreported: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            tasks.start_soon(self._carry_out, sender, problems, scope)
+            tasks.start_soon(_watch, receive, tasks.cancel_scope, arrived)
+            tasks.start_soon(self._carry_out, Sink(sender, body), problems, scope)
             with receiver:
                 try:
                     unreported = await self._send(Request(scope), receive, _with_timeout(send), receiver, problems)
@@ -142,11 +182,11 @@ class StreamedResponse(Response):
         async with shares.slot((scope.get("state") or {}).get("caller")):  # nobody, if the guard did not find that out
             await anyio.to_thread.run_sync(self._work, sink, limiter=limiter)
 
-    async def _carry_out(self, sender: MemoryObjectSendStream[bytes], problems: list[Exception], scope: Scope) -> None:
+    async def _carry_out(self, sink: Sink, problems: list[Exception], scope: Scope) -> None:
         """Do the work, and wait for its end whatever happens: it stops when nobody listens any more."""
-        with sender:
+        with sink:
             try:
-                await self._work_on(scope, Sink(sender))
+                await self._work_on(scope, sink)
             except ClientGoneError:
                 _log.info("the caller went away; its work was ended")
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told, or raised where it can be
@@ -191,10 +231,17 @@ class StreamedResponse(Response):
         return self._first_part
 
 
-async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel a scope when the caller goes away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _watch(
+    receive: Receive, scope: anyio.CancelScope, arrived: MemoryObjectSendStream[bytes] | None = None
+) -> None:
+    """Pass on what still comes of a request; cancel a scope when the caller goes away."""
+    with arrived or nullcontext():
+        while (message := await receive())["type"] != "http.disconnect":
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody reads any more
+                if arrived is not None and message.get("body"):
+                    await arrived.send(message["body"])
+            if arrived is not None and not message.get("more_body", False):
+                arrived.close()
     scope.cancel()
 
 
@@ -268,6 +315,43 @@ def stream_progress(work: Callable[[Callable[[int], None]], Mapping[str, Any]]) 
         sink.write(_line({"result": work(advance)}))
 
     return StreamedResponse(run, media_type=NDJSON, first_part=_line({"progress": 0}), last_part=_problem_line)
+
+
+def stream_items(run: Callable[[int, bytes], Mapping[str, Any]]) -> StreamedResponse:
+    """A line of JSON for each line of a request, which is read while it is answered. ``run`` takes the number of a line
+    and the line.
+    """
+
+    def work(sink: Sink) -> None:
+        file, numbers = _File(sink), count()
+        for lines in sink.read_lines():
+            for line in lines:
+                file.write(_line(run(next(numbers), line)))
+            file.send()
+
+    return StreamedResponse(work, media_type=NDJSON, last_part=_problem_line, reads=True)
+
+
+def stream_pages(read: Callable[[str | None], Mapping[str, Any]], *, is_whole: bool) -> StreamedResponse:
+    """A list as lines of JSON: all of its pages if ``is_whole``, else the first. ``read`` takes a cursor."""
+
+    def work(sink: Sink) -> None:
+        file, page = _File(sink), read(None)
+        while True:
+            for item in page["items"]:
+                file.write(_line(item))
+            cursor = page.get("next_cursor") if is_whole else None
+            if cursor is None:
+                break
+            page = read(cursor)
+        file.send()
+
+    return StreamedResponse(work, media_type=NDJSON, last_part=_problem_line)
+
+
+def is_ndjson(media_type: str | None) -> bool:
+    """Whether a header names lines of JSON."""
+    return media_type is not None and media_type.partition(";")[0].strip().lower() in (NDJSON, "application/jsonl")
 
 
 def _problem_line(problem: HoldfastError) -> bytes:

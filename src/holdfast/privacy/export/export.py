@@ -81,19 +81,7 @@ class Exports:
             check_target(Path(to), "export.zip")
         elif to is not None and not hasattr(to, "write"):
             raise errors.InvalidInputError(f"to must be a path or a binary stream to write the ZIP to, not {quote(to)}")
-        begun = self._sources.reader.alias(person.subject)
-        if begun is None and not any(True for part in PARTS for file in part.files(person) for _ in file.lines):
-            raise errors.NotFoundError(
-                f"user {user_id!r} of tenant {tenant!r} does not exist, and nothing was written; list the users with: "
-                "holdfast user list"
-            )
-
-        def check() -> str | None:
-            ended = self._sources.reader.alias(person.subject)
-            if begun not in (None, ended):
-                raise errors.StaleError(f"user {user_id!r} was erased while being exported; nothing of it was kept")
-            return ended
-
+        begun, check = self._begin(person)
         answer: dict[str, Any] = {"user_id": user_id, "export_date": iso(now)}
         if to is None:
             found: Mapping[str, Any] = {part.name: list(_list_lines(part, person, progress)) for part in PARTS}
@@ -112,6 +100,34 @@ class Exports:
         memories = {kind.value: found[kind.value] for kind in MemoryType}
         rest = {name: value for name, value in found.items() if name not in memories}
         return cast("ExportResult", answer | {"memories": memories} | rest)
+
+    def lines(self, tenant: str, user_id: str) -> Iterator[Line]:
+        """The same as ``export`` without ``to``, one thing after the other while it is read."""
+        self._now()
+        person = Person(self._sources, tenant, check_id(user_id, "user_id"))
+        _, check = self._begin(person)
+        for part in PARTS:
+            yield from _list_lines(part, person, lambda _count: None)
+        check()
+
+    def _begin(self, person: Person) -> tuple[str | None, Callable[[], str | None]]:
+        """The pseudonym of the user who is exported, and what gives it again, or raises if the user was erased."""
+        begun = self._sources.reader.alias(person.subject)
+        if begun is None and not any(True for part in PARTS for file in part.files(person) for _ in file.lines):
+            raise errors.NotFoundError(
+                f"user {person.user_id!r} of tenant {person.tenant!r} does not exist, and nothing was written; list "
+                "the users with: holdfast user list"
+            )
+
+        def check() -> str | None:
+            ended = self._sources.reader.alias(person.subject)
+            if begun not in (None, ended):
+                raise errors.StaleError(
+                    f"user {person.user_id!r} was erased while being exported; nothing of it was kept"
+                )
+            return ended
+
+        return begun, check
 
     def of_kind(self, tenant: str, user_id: str, kind: MemoryType) -> list[Line]:
         """Everything that is held on a user of one durable kind, in whatever state."""
