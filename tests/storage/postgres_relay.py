@@ -19,7 +19,7 @@ _ENDS = frozenset(b"QS")
 #: The end of a transaction that may have written.
 COMMIT = b"COMMIT"
 #: A transaction that is one statement.
-_WHOLE = b"SELECT add_expected("
+_WHOLE = b"SELECT is_done, "
 #: The end of every answer, but for one byte.
 _READY = b"Z\x00\x00\x00\x05"
 

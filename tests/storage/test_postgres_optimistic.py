@@ -92,6 +92,100 @@ def test_an_add_after_a_few_others_is_one_round_trip(stage: Stage) -> None:
         assert ours.manager("ann", "guide").count_memories() == 9
 
 
+def prepare(holdfast: Holdfast) -> None:
+    """Add until the driver has the statement prepared, which is a round trip once."""
+    for text in BEFORE:
+        add(holdfast, text)
+        holdfast.manager("ann", "guide").add(text, key=text)
+
+
+def put(holdfast: Holdfast, text: str, **more: object) -> AddResult:
+    return holdfast.manager("ann", "guide").add(text, key="home", **more)  # type: ignore[arg-type]
+
+
+def versions(holdfast: Holdfast) -> list[str]:
+    return [one["content"] for one in holdfast.manager("ann", "guide").history(key="home")]
+
+
+def test_an_add_under_a_key_is_one_round_trip_whether_or_not_one_is_there(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        prepare(ours)
+        assert stage.statements(lambda: put(ours, "lives in Paris")) == [COMMIT]
+        assert stage.statements(lambda: put(ours, "lives in Lyon", metadata={"seen": 1})) == [COMMIT]
+        told = put(ours, "lives in Nantes, by the river")
+        assert (told["operation"], told["version"]) == ("corrected", 3)
+        assert versions(others) == ["lives in Paris", "lives in Lyon", "lives in Nantes, by the river"]
+        usage = others.quotas.get("long_term", user_id="ann")
+        assert usage.memories == 3 * len(BEFORE) + 1
+        assert usage.bytes == 3 * sum(map(len, BEFORE)) + len("lives in Nantes, by the river")
+        assert stage.statements(lambda: add(ours, "speaks Greek")) == [COMMIT], "the next one relies on what that left"
+        found = others.manager("ann", "guide").retrieve("where does she live")
+        assert "lives in Nantes, by the river" in [one["content"] for one in found]
+
+
+def test_an_add_without_repeats_is_one_round_trip_whether_or_not_it_is_there(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        prepare(ours)
+        memory = ours.manager("ann", "guide")
+        assert stage.statements(lambda: memory.add("speaks Greek", dedupe=True)) == [COMMIT]
+        assert stage.statements(lambda: memory.add("Speaks Greek.", dedupe=True)) == [COMMIT]
+        known = memory.add("speaks greek", dedupe=True)
+        assert known["operation"] == "exists"
+        assert others.manager("ann", "guide").get(known["memory_id"])["content"] == "speaks Greek"
+        memory.correct(known["memory_id"], "speaks Greek and Latin")
+        for text in ("one", "two"):
+            add(ours, text)
+        again = memory.add("speaks Greek", dedupe=True)
+        assert (again["operation"], again["corrected_to"]) == ("exists", "speaks Greek and Latin")
+        assert again["quota_remaining"] == others.quotas.get("long_term", user_id="ann").remaining
+
+
+def test_a_correction_that_takes_more_than_one_statement_asks_first(stage: Stage) -> None:
+    with stage.opened() as (ours, _):
+        memory = ours.manager("ann", "guide")
+        twin = memory.add("lives in Paris")["memory_id"]
+        put(ours, "lives in Paris")
+        sent = stage.statements(lambda: put(ours, "lives in Lyon"))
+        assert len(sent) > 1
+        assert memory.get(twin)["content"] == "lives in Lyon", "what said the same was corrected, too"
+        put(ours, "lives in Rome", derived_from=[twin])
+        put(ours, "lives in Bonn")
+        assert memory.derived(twin) == [], "it is derived from nothing any more"
+        memory.delete(twin)
+        for number in range(30):
+            put(ours, f"lives at number {number}")
+        assert len(versions(ours)) == 11
+        with psycopg.connect(stage.direct) as connection:
+            counted = "SELECT count(*) FROM holdfast.versions JOIN holdfast.subjects ON no = versions.subject"
+            (kept,) = connection.execute(
+                counted + " WHERE subjects.subject = %s", (f"{ours.tenant}/ann",)
+            ).fetchone() or (0,)
+        assert kept <= 14 + 4, "those that nobody sees do not pile up"
+
+
+def test_a_key_of_another_agent_says_who_corrected_it(stage: Stage) -> None:
+    with stage.opened() as (ours, _):
+        put(ours, "lives in Paris")
+        clerk = ours.manager("ann", "clerk")
+        for text in ("one", "two", "three"):
+            clerk.add(text)
+        clerk.add("lives in Lyon", key="home")
+        assert [one["source"] for one in clerk.history(key="home")] == ["agent:guide", "agent:clerk"]
+        put(ours, "lives in Nantes")
+        assert clerk.history(key="home")[-1]["source"] == "agent:guide"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_correction_whose_answer_was_lost_is_done_once(stage: Stage, after: bool) -> None:
+    with stage.opened() as (ours, _):
+        put(ours, "lives in Paris")
+        with stage.relay.burning(Fuse(1, after)) as fuse:
+            told = put(ours, "lives in Lyon")
+            assert fuse.burnt.is_set()
+        assert (told["operation"], told["version"]) == ("corrected", 2)
+        assert versions(ours) == ["lives in Paris", "lives in Lyon"]
+
+
 def test_an_add_that_is_refused_by_the_server_is_done_after_asking(stage: Stage) -> None:
     with stage.opened() as (ours, others):
         add(others, "speaks Greek")

@@ -116,6 +116,13 @@ def change(memory: MemoryManager, _holdfast: Holdfast) -> None:
     assert memory.explain(made)["state"] == "active"
 
 
+def change_often(memory: MemoryManager, _holdfast: Holdfast) -> None:
+    for number in range(8):  # often enough for plans that are kept, and for writes that do not ask
+        memory.add(f"lives at number {number}", "long_term", key="home_address")
+        memory.add("likes the window seat", "long_term", dedupe=True)
+    assert memory.history(key="home_address")[-1]["version"] == 8
+
+
 def remove(memory: MemoryManager, _holdfast: Holdfast) -> None:
     made = memory.add("drinks tea", "persona")["memory_id"]
     memory.delete(made)
@@ -156,7 +163,9 @@ def erase(memory: MemoryManager, holdfast: Holdfast) -> None:
     assert holdfast.erase_user(ME).certificate
 
 
-VERBS: list[Callable[[MemoryManager, Holdfast], None]] = [add_each_kind, change, recall, remove, look, erase]
+VERBS: list[Callable[[MemoryManager, Holdfast], None]] = [
+    *(add_each_kind, change, change_often, recall, remove, look, erase)
+]
 
 
 @pytest.fixture

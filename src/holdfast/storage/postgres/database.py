@@ -37,6 +37,7 @@ from holdfast.storage.relational.database import (
     AgainError,
     Bindings,
     DuplicateError,
+    GuessError,
     OpenState,
     Question,
     R,
@@ -252,6 +253,9 @@ class PostgresDatabase:
             try:
                 yield tx
                 self._end(tx)
+            except GuessError:
+                self._expectations.give_back(first, expected)
+                raise
             except psycopg.Error as problem:
                 if connection.broken:
                     raise AgainError(self._doubt()) from problem

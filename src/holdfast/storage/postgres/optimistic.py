@@ -38,6 +38,11 @@ class Expectations:
             del self._left[key]
             return left.row
 
+    def give_back(self, question: Question, row: Row) -> None:
+        """What a write took, and found to be so, without changing it."""
+        with self._lock:
+            self._left.setdefault(digest(question), _Left(row, is_sure=True))
+
     def leave(self, question: Question, found: Row | None, row: Row) -> None:
         """What the answer is now, after a write that found another one, or relied on it (``None``)."""
         with self._lock:

@@ -36,9 +36,13 @@ SELECT * FROM write_context($1, $2, $3, $4, $5)
 -- name: expect_context
 SELECT expect_context($1, $2, $3, $4, $5, $6, $7)
 
--- What insert and put_scope do, by the values of both, after what expect_context does by its own.
+-- name: of_text
+SELECT id, text_hash, is_current, key FROM records_of_text($1, $2, $3, $4, $5)
+
+-- What insert and put_scope do, by the values of both, after what expect_context does by its own, unless it finds something.
 -- name: add_expected
-SELECT add_expected($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36)
+SELECT is_done, found_id, found_revision, found_bytes FROM add_expected($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36,
+    $37, $38, $39, $40, $41, $42, $43)
 
 -- name: put_scope
 INSERT INTO scopes (subject, scope, seq, floor, next, memories, bytes) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3, $4, $5, $6)

@@ -25,6 +25,9 @@ from holdfast.storage.relational.database import (
     AgainError,
     Bindings,
     DuplicateError,
+    Guess,
+    GuessError,
+    Instead,
     Question,
     R,
     Row,
@@ -51,6 +54,7 @@ BEGIN: Final = b"BEGIN"
 COMMITTED: Final = "COMMIT"
 #: The statements of a record that is added by itself.
 _ADD: Final = ["records.insert", "records.put_scope"]
+_NONE: Final = Guess()
 
 
 class Locked(NamedTuple):
@@ -188,6 +192,8 @@ class PostgresTransaction:
         self._writes = writes
         self._later: list[Question] = []
         self._relied: Bindings | None = None
+        self._guess: Guess | None = None
+        self.instead: Instead | None = None
         self._numbers: dict[str, int] = {}
         self._answer: Row | None = None
         self.after: list[Callable[[], object]] = []
@@ -201,12 +207,7 @@ class PostgresTransaction:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
-        asked = piece(name, bindings)
-        if asked[0].startswith(b"SELECT"):
-            return self._catch_up([asked])
-        self._catch_up()
-        with _duplicates():
-            return self._cursor.execute(*asked)
+        return self._catch_up([piece(name, bindings)])
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
@@ -225,6 +226,15 @@ class PostgresTransaction:
     def expect(self, row: Row) -> None:
         """How that statement will be answered once this is committed."""
         self.left = row
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it has not begun yet."""
+        return self._relied is not None
+
+    def guess(self, guess: Guess) -> None:
+        """Let the one record that is to be added give way to what is there."""
+        self._guess = guess
 
     def number(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""
@@ -256,6 +266,8 @@ class PostgresTransaction:
         """Carry out what was left for later, and begin after all if nothing has begun; the answer to what is asked
         with it.
         """
+        if self._guess is not None:
+            raise GuessError
         later, self._later = self._later, []
         relied, self._relied = self._relied, None
         pieces = [*(piece(*one) for one in later), *asked]
@@ -270,9 +282,15 @@ class PostgresTransaction:
     def commit(self) -> str | None:
         """Carry out what is left to be done, and commit; what the server calls it."""
         if self._relied is not None and [statement for statement, _ in self._later] == _ADD:
-            values = (*self._relied, *(value for one in self._later for value in piece(*one)[1]))
-            if self._cursor.execute(STATEMENTS["records.add_expected"].text, values).fetchone() != (True,):
-                raise AgainError
+            values = (
+                *self._relied,
+                *(value for one in self._later for value in piece(*one)[1]),
+                *(self._guess or _NONE),
+            )
+            found = self._cursor.execute(STATEMENTS["records.add_expected"].text, values).fetchone() or (None,)
+            if not found[0]:
+                raise AgainError if found[0] is None else GuessError
+            self.instead = None if found[1] is None else Instead(*found[1:])
             return COMMITTED
         if self._relied is not None:
             self._catch_up()

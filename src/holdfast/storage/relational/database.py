@@ -151,6 +151,36 @@ class AgainError(Exception):
         self.doubt = doubt
 
 
+class GuessError(Exception):
+    """A write guessed what is there, and has done nothing: it is to be done again, and to ask."""
+
+
+class Guess(NamedTuple):
+    """What a record that is added by one statement gives way to: what has its text, or what goes by its name."""
+
+    is_unique: bool = False
+    agent: str | None = None
+    """The agent whose texts count; ``None``: all of them."""
+    is_put: bool = False
+    """Whether it becomes the next version of what goes by its name."""
+    actor: str | None = None
+    source: str | None = None
+    """Where it comes from, beside another agent's record."""
+    is_labelled: bool = False
+    """Whether rules may look at its metadata."""
+    most_bytes: int | None = None
+
+
+class Instead(NamedTuple):
+    """What was there, where a write guessed."""
+
+    id: str
+    revision: int
+    """The version that it has become; of one that has or had a text: 1, or 0 if it was corrected since."""
+    bytes: int | None
+    """What is counted in its scope then, if it was changed."""
+
+
 #: Stands in rows that do not say whose they are.
 NOBODY: Final = Subject.parse("")
 #: How the rows of a statement are made, once its columns were found to be the fields of the row.
@@ -230,6 +260,19 @@ class Transaction(Protocol):
     @property
     def is_alone(self) -> bool:
         """Whether nobody else writes anything in the store meanwhile."""
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it has asked nothing so far, and might be carried out by one statement."""
+
+    @property
+    def instead(self) -> Instead | None:
+        """What was there, once it is committed; ``None`` if the record was added."""
+
+    def guess(self, guess: Guess, /) -> None:
+        """Let the one record that is to be added give way, instead of asking what is there. Where that takes more than
+        one statement, ``GuessError`` is raised, here or with the commit.
+        """
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = (), /) -> list[R]:
         """All rows of a statement."""

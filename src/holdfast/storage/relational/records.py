@@ -37,7 +37,15 @@ from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import AgainError, SqlStore, Transaction, Transactions
+from holdfast.storage.relational.database import (
+    AgainError,
+    Guess,
+    GuessError,
+    Instead,
+    SqlStore,
+    Transaction,
+    Transactions,
+)
 from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
 
@@ -88,8 +96,15 @@ class _Insertion:
     pruned: list[str] = field(default_factory=list)
     kept: list[tuple[Move, Hold]] = field(default_factory=list)
     """A record that a hold keeps, where nothing is done for that reason."""
-    replaced: dict[str, CurrentRow] = field(default_factory=dict)
-    """The live records that puts found, by their names."""
+    replaced: dict[str, PutOutcome] = field(default_factory=dict)
+    """What became of the live records that puts found, by their names."""
+    guesses: bool = False
+    """Whether it may guess what is there."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one record that was derived from nothing."""
+        return len(self.entries) == 1 and len(self.puts) <= 1 and not self.entries[0].record.derived_from
 
 
 class SqlRecords(SqlStore):
@@ -124,17 +139,17 @@ class SqlRecords(SqlStore):
         added = self._write(new)
         outcomes = []
         for put in puts:
-            row = new.replaced.get(put.name or "")
-            made = None if put.entry is None else put.entry.record.id
-            version = None if put.entry is None else 1 if row is None else row.revision + 1
-            record_id, pack = (made, None) if row is None else (row.id, row.pack)
-            outcomes.append(PutOutcome(record_id, pack, version))
+            made = PutOutcome(None, None, None) if put.entry is None else PutOutcome(put.entry.record.id, None, 1)
+            outcomes.append(new.replaced.get(put.name or "", made))
         return outcomes, added
 
     def _write(self, new: _Insertion) -> Added:
         subject, kind = new.subject, new.kind
         try:
-            return self._insert(new)
+            try:
+                return self._insert(replace(new, guesses=True))
+            except GuessError:
+                return self._insert(new)
         except AgainError as unsure:
             try:
                 return self._insert(replace(new, pruned=[]), before=new.pruned)
@@ -163,31 +178,39 @@ class SqlRecords(SqlStore):
             if kept_out and not new.skip_kept_out:
                 raise kept_out_error("nothing was added", next(iter(kept_out.values())))
             new = _without(new, kept_out)
-            found, ended = _find_same(tx, number, new) if new.dedupe and new.entries else ({}, frozenset[str]())
+            guesses = new.guesses and new.is_single and tx.can_guess and can_rely
+            found: dict[str, str] = {}
+            ended = frozenset[str]()
+            if new.dedupe and guesses and new.entries[0].record.name is None:
+                tx.guess(Guess(is_unique=True, agent=_agent_of(new)))
+            elif new.dedupe and new.entries:
+                found, ended = _find_same(tx, number, new)
             new = _without(new, found)
             left_out = (found, kept_out, ended)
-            first = new.entries[0].record.id if new.entries and before is not None else None
-            if first is not None and record_moves.find_current(tx, first, number) is not None:
-                pruned = tuple(before or ())  # only the answer was lost
-                return Added(counter.usage(maximum), len(pruned), pruned, *left_out)
+            if before is not None and _was_done(tx, number, new):  # only the answer was lost
+                return Added(counter.usage(maximum), len(before), tuple(before), *left_out)
             if context.is_removed:
                 refuse_removed_agents(tx, new.scopes)
-            if not new.entries and not new.puts:
-                return Added(counter.usage(maximum), 0, (), *left_out)
-            self._add(batch, new, number, context)
+            if new.entries or new.puts:
+                self._add(batch, replace(new, guesses=guesses), number, context)
             tx.expect(context.after(number, counter.counts))
-            return Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
+            added = Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
+            tx.then(partial(_expect_instead, tx, number, context))
+        return added if tx.instead is None else _found_instead(new, added, context, tx.instead)
 
     def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
         """Write new records; room is made for them first, if there is none."""
         tx, counter, maximum = batch.tx, batch.counter(new.kind), context.limits(new.kind)
-        live = batch.free_names(new.kind, [*new.puts] or [record.name for record, _ in new.entries])
-        if new.puts:
-            new = self._put_named(batch, new, live, maximum)
+        book = self._profiles.book(tx, new.subject.tenant, context.version)
+        if new.puts and new.guesses and tx.can_guess:
+            source = new.entries[0].record.written_by
+            tx.guess(Guess(False, None, True, current_actor(), source, book.is_selective, maximum[1]))
+        else:
+            live = batch.free_names(new.kind, [*new.puts] or [record.name for record, _ in new.entries])
+            new = self._put_named(batch, new, live, maximum) if new.puts else new
         size = sum(new.stored[record.id].size for record, _ in new.entries)
         if excess(counter.usage(maximum), len(new.entries), size):
             _make_room(batch, new, maximum, size)
-        book = self._profiles.book(tx, new.subject.tenant, context.version)
         models = {
             model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(new.entries)
         }
@@ -226,7 +249,10 @@ class SqlRecords(SqlStore):
                 changed, stored = _in_place(entry, there, new.subject), new.stored[entry.record.id]
                 self._rewrite(batch, there, changed, stored, maximum)
                 self._rewrite_twins(batch, there, changed, stored, maximum)
-        new.replaced.update(live)
+        for name, row in live.items():
+            new.replaced[name] = PutOutcome(
+                row.id, row.pack, None if new.puts[name].entry is None else row.revision + 1
+            )
         return replace(new, entries=added)
 
     def _rows(
@@ -402,7 +428,7 @@ class SqlRecords(SqlStore):
         write(
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
-        if row.most_versions is not None and row.revision > row.most_versions and batch.holds.covering(row) is None:
+        if _is_long(row) and batch.holds.covering(row) is None:
             _trim(batch, row)
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)
@@ -492,15 +518,60 @@ def _find_same(tx: Transaction, number: int, new: _Insertion) -> tuple[dict[str,
     """The records that have or had the texts of entries, and entries that others repeat, by the ids of those that are
     not to be added; which of these are texts of before. What has a name of its own is never the same.
     """
-    agent = new.entries[0].record.scope.agent_id if "agent" in new.kind.scope else None
     hashes = {one.id: new.stored[one.id].text_hash for one, _ in new.entries if not (one.name and new.kind.has_names)}
-    asked = (number, new.now, to_json(sorted(set(hashes.values()))), new.kind.code, agent)
+    asked = (number, new.now, to_json(sorted(set(hashes.values()))), new.kind.code, _agent_of(new))
     rows = {row.text_hash: row for row in tx.all(SameRow, "records.of_text", asked)}
     there = {text_hash: row.id for text_hash, row in rows.items()}
     pairs = ((record_id, there.setdefault(text_hash, record_id)) for record_id, text_hash in hashes.items())
     found = {record_id: same for record_id, same in pairs if same != record_id}
     ended = {text_hash for text_hash, row in rows.items() if not row.is_current}
     return found, frozenset(record_id for record_id in found if hashes[record_id] in ended)
+
+
+def _agent_of(new: _Insertion) -> str | None:
+    """The agent that new records of some kinds are of; ``None`` where they are the user's."""
+    return new.entries[0].record.scope.agent_id if "agent" in new.kind.scope else None
+
+
+def _count_instead(context: record_rows.WriteContext, instead: Instead) -> record_rows.Counts:
+    """What is counted once another record was found, or changed, instead of adding one."""
+    if instead.bytes is None:
+        return context.counts
+    return context.counts._replace(seq=context.seq + 1, bytes=instead.bytes)
+
+
+def _expect_instead(tx: Transaction, number: int, context: record_rows.WriteContext) -> None:
+    if tx.instead is not None:
+        tx.expect(context.after(number, _count_instead(context, tx.instead)))
+
+
+class RewrittenRow(NamedTuple):
+    """A record whose version before the current one ended at a moment."""
+
+    name: str
+    id: str
+    revision: int
+
+
+def _was_done(tx: Transaction, number: int, new: _Insertion) -> bool:
+    """Whether an insertion was made already: its first record is there, or another has taken that one's place."""
+    asked = (number, new.kind.code, to_json([*new.puts]), new.now)
+    for row in tx.all(RewrittenRow, "versions.rewritten", asked) if new.puts else ():
+        new.replaced[row.name] = PutOutcome(row.id, None, row.revision)
+    first = new.entries[0].record.id if new.entries else ""
+    return bool(new.replaced) or record_moves.find_current(tx, first, number) is not None
+
+
+def _found_instead(new: _Insertion, added: Added, context: record_rows.WriteContext, instead: Instead) -> Added:
+    """What an insert comes to that found another record, or has changed it."""
+    (own,) = (record.id for record, _ in new.entries)
+    counts = _count_instead(context, instead)
+    usage = added.usage._replace(memories=counts.memories, bytes=counts.bytes)
+    for name in new.puts:
+        new.replaced[name] = PutOutcome(instead.id, None, instead.revision)
+    if new.puts:
+        return added._replace(usage=usage)
+    return added._replace(usage=usage, found={own: instead.id}, ended=frozenset([] if instead.revision else [own]))
 
 
 def _make_room(batch: MoveBatch, new: _Insertion, maximum: tuple[int | None, int | None], size: int) -> None:
@@ -558,6 +629,15 @@ def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
         return StaleError(f"{what} is there already, at version {version}; nothing was written")
     now = f"is at version {version}" if version else "is not there any more"
     return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
+
+
+def _is_long(row: CurrentRow) -> bool:
+    """Whether versions of a record are to be deleted as one more ends. Nobody sees those that are too many, so that it
+    is done now and then, for several of them.
+    """
+    if row.most_versions is None or row.revision <= row.most_versions:
+        return False
+    return (row.revision - row.most_versions) % max(1, row.most_versions // 2) == 0
 
 
 def _trim(batch: MoveBatch, row: CurrentRow) -> None:

@@ -32,6 +32,28 @@ LEFT JOIN scopes ON scopes.scope = (known.no << :KIND_BITS | ?4)
 LEFT JOIN quotas AS everyone ON everyone.tenant = ?2 AND everyone.user_id = '' AND everyone.kind = ?4
 LEFT JOIN quotas AS own ON own.tenant = ?2 AND own.user_id = ?3 AND own.kind = ?4
 
+-- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
+-- is not found by the usual recall, so that it is not taken for what is there.
+-- name: of_text
+SELECT id, text_hash, 1 AS is_current, key
+FROM (SELECT value FROM json_each(?3)) AS wanted
+CROSS JOIN records ON records.subject + 0 = ?1 AND text_hash = wanted.value AND state IN ('active', 'archived')
+CROSS JOIN profiles ON profiles.no = records.profile
+WHERE records.kind = ?4 AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+  AND (archive_after IS NULL OR aged_from + archive_after > ?2) AND (delete_after IS NULL OR aged_from + delete_after > ?2)
+  AND (?5 IS NULL OR agent_id = ?5)
+UNION ALL
+SELECT records.id, versions.text_hash, 0, records.key
+FROM (SELECT value FROM json_each(?3)) AS wanted
+CROSS JOIN versions ON versions.subject = ?1 AND versions.text_hash = wanted.value
+CROSS JOIN records ON records.key = versions.key
+CROSS JOIN profiles ON profiles.no = records.profile
+WHERE versions.text_hash <> records.text_hash AND records.kind = ?4 AND state IN ('active', 'archived')
+  AND (name IS NULL OR records.kind IN (:TEXT_KINDS)) AND (delete_after IS NULL OR aged_from + delete_after > ?2)
+  AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
+  AND (versions_for IS NULL OR versions.ended_at + versions_for > ?2) AND (?5 IS NULL OR agent_id = ?5)
+ORDER BY is_current, key
+
 -- name: put_scope
 INSERT INTO scopes (scope, seq, floor, next, memories, bytes) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (scope) DO UPDATE

@@ -14,6 +14,8 @@ from holdfast.storage.relational.database import (
     MAKERS,
     Bindings,
     DuplicateError,
+    Guess,
+    GuessError,
     Question,
     R,
     Row,
@@ -69,6 +71,8 @@ class SqliteTransaction:
 
     __slots__ = ("__weakref__", "_adds", "_answer", "_left", "after", "author", "connection", "sign_texts", "then")
     is_alone = True
+    can_guess = False
+    instead = None
 
     def __init__(
         self,
@@ -135,6 +139,10 @@ class SqliteTransaction:
     def expect(self, row: Row) -> None:
         """How that statement will be answered once this is committed."""
         self._left = row
+
+    def guess(self, _guess: Guess) -> None:
+        """Nothing travels here: asking costs no more."""
+        raise GuessError
 
     def number(self, statement: str, bindings: Bindings = ()) -> int:
         """The number that a statement gives in its one row."""

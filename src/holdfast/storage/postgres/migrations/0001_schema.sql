@@ -618,7 +618,37 @@ BEGIN
 END
 $$;
 
--- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise nothing is done.
+-- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
+-- is not found by the usual recall, so that it is not taken for what is there.
+CREATE FUNCTION records_of_text(whose bigint, at bigint, hashes text, of_kind bigint, of_agent text)
+RETURNS TABLE (id text, text_hash bigint, is_current boolean, key bigint) LANGUAGE sql STABLE AS $$
+SELECT records.id, records.text_hash, true AS is_current, records.key
+FROM jsonb_array_elements_text(hashes::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM records
+                    WHERE subject = whose AND subject + 0 = whose AND records.text_hash = wanted.value::bigint
+                      AND state IN ('active', 'archived') OFFSET 0) AS records
+JOIN profiles ON profiles.no = records.profile
+WHERE records.kind = of_kind AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
+  AND (archive_after IS NULL OR aged_from + archive_after > at) AND (delete_after IS NULL OR aged_from + delete_after > at)
+  AND (of_agent IS NULL OR agent_id = of_agent)
+UNION ALL
+SELECT records.id, versions.text_hash, false, records.key
+FROM jsonb_array_elements_text(hashes::jsonb) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM versions
+                    WHERE subject = whose AND versions.text_hash = wanted.value::bigint OFFSET 0) AS versions
+JOIN records ON records.subject = whose AND records.key = versions.key
+JOIN profiles ON profiles.no = records.profile
+WHERE versions.text_hash <> records.text_hash AND records.kind = of_kind AND state IN ('active', 'archived')
+  AND (name IS NULL OR records.kind IN (:TEXT_KINDS)) AND (delete_after IS NULL OR aged_from + delete_after > at)
+  AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
+  AND (versions_for IS NULL OR versions.ended_at + versions_for > at) AND (of_agent IS NULL OR agent_id = of_agent)
+ORDER BY is_current, key
+$$;
+
+-- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise is_done is NULL, and nothing
+-- is done. With is_unique, what has or had its text is found instead. With is_put, the record becomes the next version of
+-- what goes by its name, and found_bytes are what is counted then; where that takes more than is done here, is_done is
+-- false, and nothing is done.
 CREATE FUNCTION add_expected(
     tenant_lock bigint, whose text, whose_tenant text, whose_user text, of_kind bigint, agents text, expected text,
     record_key bigint, record_subject bigint, record_kind bigint, record_profile bigint,
@@ -628,11 +658,68 @@ CREATE FUNCTION add_expected(
     record_metadata text, record_content bytea, record_body bytea, record_source text,
     record_derived_from text, record_text_hash bigint, record_ttl bigint,
     counted_scope bigint, counted_seq bigint, counted_floor bigint, counted_next bigint, counted_memories bigint,
-    counted_bytes bigint
-) RETURNS boolean LANGUAGE plpgsql AS $$
+    counted_bytes bigint,
+    is_unique boolean, of_agent text, is_put boolean, put_by text, put_source text, is_labelled boolean, most_bytes bigint,
+    OUT is_done boolean, OUT found_id text, OUT found_revision bigint, OUT found_bytes bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    there record;
 BEGIN
     IF NOT expect_context(tenant_lock, whose, whose_tenant, whose_user, of_kind, agents, expected) THEN
-        RETURN false;
+        RETURN;
+    END IF;
+    is_done := true;
+    IF is_unique THEN
+        SELECT same.id, CASE WHEN same.is_current THEN 1 ELSE 0 END INTO found_id, found_revision
+        FROM records_of_text(record_subject, record_updated_at, json_build_array(record_text_hash)::text, of_kind, of_agent)
+             AS same
+        ORDER BY same.is_current DESC, same.key DESC LIMIT 1;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    ELSIF is_put THEN
+        SELECT records.key, records.id, records.size, records.revision, records.agent_id,
+               state = 'active' AND pack IS NULL AND records.ttl IS NULL AND record_ttl IS NULL AND derived_from IS NULL
+               AND (delete_after IS NULL OR aged_from + delete_after > record_updated_at)
+               AND (NOT is_labelled OR metadata = record_metadata)
+               AND (profiles.versions IS NULL OR revision <= profiles.versions
+                    OR (revision - profiles.versions) % greatest(profiles.versions / 2, 1) <> 0)
+               AND (most_bytes IS NULL OR counted_bytes - size <= most_bytes)
+               AND (text_hash = record_text_hash
+                    OR NOT EXISTS (SELECT 1 FROM records AS other
+                                   WHERE other.subject = record_subject AND other.subject + 0 = record_subject
+                                     AND other.text_hash = records.text_hash AND other.kind = of_kind
+                                     AND other.key <> records.key AND other.name IS NULL
+                                     AND other.state IN ('active', 'archived'))) AS is_plain
+        INTO there
+        FROM records JOIN profiles ON profiles.no = records.profile
+        WHERE records.subject = record_subject AND records.kind = of_kind AND name = record_name
+          AND state IN ('active', 'archived');
+        IF FOUND AND NOT there.is_plain THEN
+            is_done := false;
+            RETURN;
+        ELSIF FOUND THEN
+            INSERT INTO versions (subject, key, version, started_at, ended_at, actor, size, text_hash, model, vectors, terms,
+                                  metadata, content, source, derived_from)
+            SELECT subject, key, revision, updated_at, record_updated_at, put_by, size, text_hash, model, vectors, terms,
+                   metadata, content, source, derived_from
+            FROM records WHERE subject = record_subject AND key = there.key;
+            UPDATE records
+            SET version = version + 1, revision = revision + 1, updated_at = record_updated_at, size = record_size,
+                model = record_model, vectors = record_vectors, terms = record_terms, metadata = record_metadata,
+                content = record_content, body = coalesce(record_body, body), text_hash = record_text_hash,
+                source = CASE WHEN there.agent_id = record_agent_id THEN record_source ELSE put_source END,
+                aged_from = record_updated_at
+            WHERE subject = record_subject AND key = there.key;
+            INSERT INTO changes (subject, scope, seq, ids)
+            VALUES (record_subject, counted_scope, counted_seq, json_build_array(there.id)::text);
+            found_id := there.id;
+            found_revision := there.revision + 1;
+            found_bytes := counted_bytes - there.size;
+            UPDATE scopes SET seq = counted_seq, bytes = found_bytes
+            WHERE scopes.subject = record_subject AND scopes.scope = counted_scope;
+            RETURN;
+        END IF;
     END IF;
     INSERT INTO records (key, subject, kind, profile, id, state, version, agent_id, session_id, name, created_at,
                          updated_at, dated_at, aged_from, size, model, vectors, terms, metadata, content, body, source,
@@ -644,6 +731,5 @@ BEGIN
     UPDATE scopes
     SET seq = counted_seq, floor = counted_floor, next = counted_next, memories = counted_memories, bytes = counted_bytes
     WHERE scopes.subject = record_subject AND scopes.scope = counted_scope;
-    RETURN true;
 END
 $$;

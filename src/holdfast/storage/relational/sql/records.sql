@@ -64,24 +64,6 @@ JOIN profiles ON profiles.no = records.profile
 WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2)
   AND (delete_after IS NULL OR aged_from + delete_after > $5)
 
--- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
--- is not found by the usual recall, so that it is not taken for what is there.
--- name: of_text
-SELECT id, text_hash, 1 AS is_current, key
-FROM EACH records OF $3 BY records.subject = $1 AND records.subject + 0 = $1 AND text_hash = wanted.value::bigint AND state IN ('active', 'archived')
-JOIN profiles ON profiles.no = records.profile
-WHERE records.kind = $4 AND state = 'active' AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
-  AND (archive_after IS NULL OR aged_from + archive_after > $2) AND (delete_after IS NULL OR aged_from + delete_after > $2)
-  AND ($5::text IS NULL OR agent_id = $5)
-UNION ALL
-SELECT records.id, versions.text_hash, 0, records.key
-FROM EACH versions OF $3 BY versions.subject = $1 AND versions.text_hash = wanted.value::bigint
-JOIN records ON records.subject = $1 AND records.key = versions.key
-JOIN profiles ON profiles.no = records.profile
-WHERE versions.text_hash <> records.text_hash AND records.kind = $4 AND state IN ('active', 'archived') AND (name IS NULL OR records.kind IN (:TEXT_KINDS))
-  AND (delete_after IS NULL OR aged_from + delete_after > $2) AND :KEPT AND ($5::text IS NULL OR agent_id = $5)
-ORDER BY is_current, key
-
 -- What says the same as a record, and goes by no key: a key makes it another fact.
 -- name: twins
 SELECT :RECORD FROM records JOIN profiles ON profiles.no = records.profile

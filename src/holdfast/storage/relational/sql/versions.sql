@@ -23,6 +23,12 @@ FROM records JOIN profiles ON profiles.no = records.profile
 WHERE records.id = $3 AND records.subject = $1 AND ($2::bigint IS NULL OR :KEPT)
 ORDER BY versions.version
 
+-- name: rewritten
+SELECT name, id, revision
+FROM EACH records OF $3 BY records.subject = $1 AND records.kind = $2 AND name = wanted.value AND state IN ('active', 'archived')
+JOIN versions ON versions.subject = $1 AND versions.key = records.key AND versions.version = revision - 1
+WHERE versions.ended_at = $4
+
 -- name: trim
 DELETE FROM versions
 WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
