@@ -22,8 +22,7 @@ from holdfast.ports.records import KeptText, Written
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction
-from holdfast.storage.relational.moves import CurrentRow, MoveBatch, find_current
-from holdfast.storage.relational.records import refuse_removed_agents
+from holdfast.storage.relational.moves import CurrentRow, MoveBatch, find_current, refuse_removed_agents
 from holdfast.storage.relational.rows import KEPT_OUT_REASON, KINDS, FactsRow, all_keys, find_kept_out, read_alias
 
 _EVERY_KEY: Final = (0, 2**63 - 1)

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import Held, Hold, excess, find_hold, prune_count
-from holdfast.core.errors import ConflictError
-from holdfast.core.records import BIN, HISTORY, LIVE, NEXT, Cause, Kind, MemoryType, Move, Outcome, State, Subject
+from holdfast.core.errors import ConflictError, HeldError, QuotaExceededError, StaleError
+from holdfast.core.records import (
+    BIN,
+    HISTORY,
+    LIVE,
+    NEXT,
+    Cause,
+    Entry,
+    Keeping,
+    Kind,
+    MemoryType,
+    Move,
+    Outcome,
+    Record,
+    Scope,
+    State,
+    Subject,
+)
 from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.ports.coordination import Lease
+from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import DuplicateError, Transaction, Transactions
@@ -93,6 +110,19 @@ class Holds:
             return None
         return find_hold(Held(self._user_id, agent_id, session_id, item_id, json.loads(metadata)), self.active)
 
+    def check_stays(self, record: Record, metadata: str) -> None:
+        """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
+        if not self.active:
+            return
+        scope = record.scope
+        was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
+        for hold in self.active:
+            if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
+                raise HeldError(
+                    f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
+                    f"leave the tag in its metadata, or release the hold first: holdfast hold release {hold.id}"
+                )
+
     def covering(self, row: CurrentRow) -> Hold | None:
         """The hold that covers a record."""
         return self.find(row.agent_id, row.session_id, row.id, row.metadata)
@@ -153,6 +183,22 @@ class MoveBatch:
             self.refuse(move, kind.name.value, hold=hold.id)
             return Outcome.HELD
         return self.answer(move, kind.name.value, self._carry_out(move, kind, row))
+
+    def bring_back(self, row: CurrentRow, entry: Entry) -> None:
+        """Bring a record back from cold storage within the transaction that changes it; its age counts anew."""
+        record = entry.record
+        kept = Keeping(record.content, None, record.metadata, entry.encoding, None)
+        states = (row.id, row.version, row.state, State.ACTIVE)
+        why = "brought back from cold storage, to be changed"
+        outcome = self.move(Move(*states, why, Cause.RESTORE, aged_from=record.updated_at, keeping=kept))
+        if outcome is Outcome.FULL:
+            raise QuotaExceededError(
+                f"memory {record.id} cannot be brought back from cold storage and changed: the quota for {record.kind} "
+                f"memories of user {record.scope.user_id!r} has no room for it; delete old memories or upgrade the "
+                "quota first"
+            )
+        if outcome is not Outcome.DONE:
+            raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
         """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
@@ -380,6 +426,14 @@ def transition_all(
 def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
     """Until when an agent is in the recycle bin; ``None`` if it is not there."""
     return tx.find(int, "records.removed_agent", (tenant, agent_id))
+
+
+def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> None:
+    """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
+    for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes if scope is not None}:
+        until = removed_until(tx, tenant, agent_id)
+        if until is not None:
+            raise removed_agent(agent_id, until)
 
 
 def find_current(

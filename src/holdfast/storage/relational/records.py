@@ -8,9 +8,9 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action, Event, acting_as, current_actor
-from holdfast.core.decisions import Held, Hold, RecordFacts, excess, held_error, refuse
-from holdfast.core.errors import HeldError, QuotaExceededError, StaleError, StorageError
+from holdfast.core.audit import current_actor
+from holdfast.core.decisions import Hold, RecordFacts, excess, held_error, refuse
+from holdfast.core.errors import StaleError, StorageError
 from holdfast.core.records import (
     DELETED_BY_USER,
     LIVE,
@@ -19,13 +19,11 @@ from holdfast.core.records import (
     Cause,
     Encoding,
     Entry,
-    Keeping,
     Kind,
     Move,
     Outcome,
     Record,
     Scope,
-    State,
     Subject,
     Usage,
 )
@@ -33,10 +31,8 @@ from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import Origin, agent_source, to_json, value_class
 from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
-from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
-from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import (
     AgainError,
     Guess,
@@ -46,8 +42,9 @@ from holdfast.storage.relational.database import (
     Transaction,
     Transactions,
 )
-from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch
+from holdfast.storage.relational.moves import CurrentRow, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
+from holdfast.storage.relational.versions import find_rewritten, is_long, trim
 
 #: Hidden for as long as anyone can remember.
 _GONE: Final = 0
@@ -184,13 +181,14 @@ class SqlRecords(SqlStore):
             if new.dedupe and guesses and new.entries[0].record.name is None:
                 tx.guess(Guess(is_unique=True, agent=_agent_of(new)))
             elif new.dedupe and new.entries:
-                found, ended = _find_same(tx, number, new)
+                hashes = _hash_texts(new)
+                found, ended = record_rows.find_same(tx, number, new.kind, hashes, _agent_of(new), now=new.now)
             new = _without(new, found)
             left_out = (found, kept_out, ended)
             if before is not None and _was_done(tx, number, new):  # only the answer was lost
                 return Added(counter.usage(maximum), len(before), tuple(before), *left_out)
             if context.is_removed:
-                refuse_removed_agents(tx, new.scopes)
+                record_moves.refuse_removed_agents(tx, new.scopes)
             if new.entries or new.puts:
                 self._add(batch, replace(new, guesses=guesses), number, context)
             tx.expect(context.after(number, counter.counts))
@@ -354,7 +352,7 @@ class SqlRecords(SqlStore):
         record, kind = entry.record, TYPES[entry.record.kind]
         with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
             number = tx.number_of(record.scope.subject)
-            refuse_removed_agents(tx, [agent])
+            record_moves.refuse_removed_agents(tx, [agent])
             row = record_moves.find_current(tx, record.id, number, with_metadata=True)
             if number is None or row is None or row.state not in LIVE or row.version != record.version:
                 return False
@@ -410,10 +408,10 @@ class SqlRecords(SqlStore):
     ) -> None:
         """Write a new version of a live record; the one before ends. One in cold storage is brought back with that."""
         tx, record, counter = batch.tx, entry.record, batch.counter(TYPES[entry.record.kind])
-        _check_stays_held(batch.holds, record, row.metadata)
+        batch.holds.check_stays(record, row.metadata)
         tx.later("versions.end", (record.updated_at, current_actor(), reason, row.key))
         if row.pack is not None:
-            _bring_back(batch, row, entry)
+            batch.bring_back(row, entry)
             row = record_moves.find_current(tx, record.id, batch.number, with_metadata=True) or row
         grown = stored.size - row.size
         if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
@@ -428,8 +426,8 @@ class SqlRecords(SqlStore):
         write(
             "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
         )
-        if _is_long(row) and batch.holds.covering(row) is None:
-            _trim(batch, row)
+        if is_long(row) and batch.holds.covering(row) is None:
+            trim(batch, row)
         if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
             self._relabel(tx, record, row.key)
         if listed != row.derived_from:
@@ -443,7 +441,7 @@ class SqlRecords(SqlStore):
     ) -> int:
         with self._database.write(subject) as tx:
             number = tx.number_of(subject)
-            refuse_removed_agents(tx, [agent])
+            record_moves.refuse_removed_agents(tx, [agent])
             asked = (now, number, to_json(record_ids))
             found = [] if number is None else tx.all(RefreshedRow, "records.refreshable", asked)
             if number is not None and found:
@@ -467,7 +465,7 @@ class SqlRecords(SqlStore):
     ) -> list[Outcome]:
         with self._database.write() as tx:
             tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
-            refuse_removed_agents(tx, [agent])
+            record_moves.refuse_removed_agents(tx, [agent])
             return record_moves.transition(tx, subject, moves, MoveBatch.move_all, now=now)
 
     def transition_all(
@@ -498,6 +496,12 @@ def _without(new: _Insertion, left_out: Mapping[str, str]) -> _Insertion:
     return replace(new, entries=[one for one in new.entries if one.record.id not in left_out]) if left_out else new
 
 
+def _hash_texts(new: _Insertion) -> dict[str, int]:
+    """The hashes of new texts, by the records' ids. What has a name of its own is never the same as another."""
+    named = new.kind.has_names
+    return {one.id: new.stored[one.id].text_hash for one, _ in new.entries if not (one.name and named)}
+
+
 def _find_kept_out(tx: Transaction, number: int, new: _Insertion) -> dict[str, str]:
     """The entries whose texts are kept out, with the memories that were deleted for it."""
     hashes = {record.id: new.stored[record.id].text_hash for record, _ in new.entries}
@@ -505,58 +509,19 @@ def _find_kept_out(tx: Transaction, number: int, new: _Insertion) -> dict[str, s
     return {record_id: kept[text_hash] for record_id, text_hash in hashes.items() if text_hash in kept}
 
 
-class SameRow(NamedTuple):
-    """A record that has a text, or had it before it was corrected."""
-
-    id: str
-    text_hash: int
-    is_current: bool
-    key: int
-
-
-def _find_same(tx: Transaction, number: int, new: _Insertion) -> tuple[dict[str, str], frozenset[str]]:
-    """The records that have or had the texts of entries, and entries that others repeat, by the ids of those that are
-    not to be added; which of these are texts of before. What has a name of its own is never the same.
-    """
-    hashes = {one.id: new.stored[one.id].text_hash for one, _ in new.entries if not (one.name and new.kind.has_names)}
-    asked = (number, new.now, to_json(sorted(set(hashes.values()))), new.kind.code, _agent_of(new))
-    rows = {row.text_hash: row for row in tx.all(SameRow, "records.of_text", asked)}
-    there = {text_hash: row.id for text_hash, row in rows.items()}
-    pairs = ((record_id, there.setdefault(text_hash, record_id)) for record_id, text_hash in hashes.items())
-    found = {record_id: same for record_id, same in pairs if same != record_id}
-    ended = {text_hash for text_hash, row in rows.items() if not row.is_current}
-    return found, frozenset(record_id for record_id in found if hashes[record_id] in ended)
-
-
 def _agent_of(new: _Insertion) -> str | None:
     """The agent that new records of some kinds are of; ``None`` where they are the user's."""
     return new.entries[0].record.scope.agent_id if "agent" in new.kind.scope else None
 
 
-def _count_instead(context: record_rows.WriteContext, instead: Instead) -> record_rows.Counts:
-    """What is counted once another record was found, or changed, instead of adding one."""
-    if instead.bytes is None:
-        return context.counts
-    return context.counts._replace(seq=context.seq + 1, bytes=instead.bytes)
-
-
 def _expect_instead(tx: Transaction, number: int, context: record_rows.WriteContext) -> None:
     if tx.instead is not None:
-        tx.expect(context.after(number, _count_instead(context, tx.instead)))
-
-
-class RewrittenRow(NamedTuple):
-    """A record whose version before the current one ended at a moment."""
-
-    name: str
-    id: str
-    revision: int
+        tx.expect(context.after(number, context.counts_after(tx.instead)))
 
 
 def _was_done(tx: Transaction, number: int, new: _Insertion) -> bool:
     """Whether an insertion was made already: its first record is there, or another has taken that one's place."""
-    asked = (number, new.kind.code, to_json([*new.puts]), new.now)
-    for row in tx.all(RewrittenRow, "versions.rewritten", asked) if new.puts else ():
+    for row in find_rewritten(tx, number, new.kind, [*new.puts], new.now) if new.puts else ():
         new.replaced[row.name] = PutOutcome(row.id, None, row.revision)
     first = new.entries[0].record.id if new.entries else ""
     return bool(new.replaced) or record_moves.find_current(tx, first, number) is not None
@@ -565,7 +530,7 @@ def _was_done(tx: Transaction, number: int, new: _Insertion) -> bool:
 def _found_instead(new: _Insertion, added: Added, context: record_rows.WriteContext, instead: Instead) -> Added:
     """What an insert comes to that found another record, or has changed it."""
     (own,) = (record.id for record, _ in new.entries)
-    counts = _count_instead(context, instead)
+    counts = context.counts_after(instead)
     usage = added.usage._replace(memories=counts.memories, bytes=counts.bytes)
     for name in new.puts:
         new.replaced[name] = PutOutcome(instead.id, None, instead.revision)
@@ -592,23 +557,6 @@ def _models_of(entries: Iterable[Entry]) -> set[str | None]:
     return {entry.encoding.model for entry in entries}
 
 
-def _bring_back(batch: MoveBatch, row: CurrentRow, entry: Entry) -> None:
-    """Bring a record back from cold storage within the transaction that changes it; its age counts anew."""
-    record = entry.record
-    kept = Keeping(record.content, None, record.metadata, entry.encoding, None)
-    states = (row.id, row.version, row.state, State.ACTIVE)
-    why = "brought back from cold storage, to be changed"
-    outcome = batch.move(Move(*states, why, Cause.RESTORE, aged_from=record.updated_at, keeping=kept))
-    if outcome is Outcome.FULL:
-        raise QuotaExceededError(
-            f"memory {record.id} cannot be brought back from cold storage and changed: the quota for {record.kind} "
-            f"memories of user {record.scope.user_id!r} has no room for it; delete old memories or upgrade the quota "
-            "first"
-        )
-    if outcome is not Outcome.DONE:
-        raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
-
-
 def _to_stored(entries: Sequence[Entry]) -> dict[str, record_rows.Stored]:
     """The stored forms of records' texts, by the records' ids."""
     return {one.id: record_rows.to_stored(one.content, one.metadata, one.body) for one, _ in entries}
@@ -631,51 +579,12 @@ def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
     return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
 
 
-def _is_long(row: CurrentRow) -> bool:
-    """Whether versions of a record are to be deleted as one more ends. Nobody sees those that are too many, so that it
-    is done now and then, for several of them.
-    """
-    if row.most_versions is None or row.revision <= row.most_versions:
-        return False
-    return (row.revision - row.most_versions) % max(1, row.most_versions // 2) == 0
-
-
-def _trim(batch: MoveBatch, row: CurrentRow) -> None:
-    """Delete the versions of a record that are too many by their number; what is past its time waits for a sweep."""
-    gone = batch.tx.all(int, "versions.trim", (row.key, 0))
-    detail = {"versions": sorted(gone), "reason": "newer versions took their place"}
-    with acting_as(batch.tx.author):  # who corrected it, and may be the user, is named in the history
-        append(batch.tx, batch.number, [Event(batch.now, Action.VERSIONS_DELETED, row.id, detail)] if gone else [])
-
-
-def _check_stays_held(holds: Holds, record: Record, metadata: str) -> None:
-    """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
-    if not holds.active:
-        return
-    scope = record.scope
-    was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
-    for hold in holds.active:
-        if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
-            raise HeldError(
-                f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
-                f"leave the tag in its metadata, or release the hold first: holdfast hold release {hold.id}"
-            )
-
-
 def _hide_removed(tx: Transaction, record: Record) -> Record:
     """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
     own = "agent" in TYPES[record.kind].scope and record.state in LIVE
     if own and record_moves.removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
         return replace(record, hidden_from=_GONE)
     return record
-
-
-def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> None:
-    """Raise ``AgentRemovedError`` where an agent is in the recycle bin."""
-    for tenant, agent_id in {(scope.tenant, scope.agent_id) for scope in scopes if scope is not None}:
-        until = record_moves.removed_until(tx, tenant, agent_id)
-        if until is not None:
-            raise removed_agent(agent_id, until)
 
 
 def _list_sources(sources: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ rows go with the record's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.clock import check_deadline
@@ -20,7 +20,7 @@ from holdfast.core.errors import StoreFullError
 from holdfast.core.records import COUNT_BITS, HISTORY, KIND_BITS, TYPES, Kind, Record, Scope, State, Subject, Usage
 from holdfast.core.texts import hash_text
 from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
-from holdfast.storage.relational.database import NOBODY, Question, Transaction
+from holdfast.storage.relational.database import NOBODY, Instead, Question, Transaction
 
 #: Before everything, in an order of a moment and a key.
 START: Final = (-(2**63), -(2**63))
@@ -94,6 +94,10 @@ class WriteContext(NamedTuple):
     def after(self, number: int, counts: Counts) -> WriteContext:
         """The same for a subject's next write, once this one has counted."""
         return WriteContext._make((number, *counts, *self[6:]))
+
+    def counts_after(self, instead: Instead) -> Counts:
+        """What is counted once another record was found, or changed, instead of adding one."""
+        return self.counts if instead.bytes is None else self.counts._replace(seq=self.seq + 1, bytes=instead.bytes)
 
     def limits(self, kind: Kind) -> tuple[int | None, int | None]:
         """The quota in force: the user's own where set, else the tenant's, else the kind's default; -1 is no limit."""
@@ -296,6 +300,30 @@ def find_kept_out(tx: Transaction, number: int, hashes: Iterable[int]) -> dict[i
     prints = tx.sign_texts(read_alias(tx, number) or "", wanted)
     found = {row.print: row.memory_id for row in tx.all(KeptRow, "kept_out.matching", (number, to_json(prints)))}
     return {one: found[signed] for one, signed in zip(wanted, prints, strict=True) if signed in found}
+
+
+class SameRow(NamedTuple):
+    """A record that has a text, or had it before it was corrected."""
+
+    id: str
+    text_hash: int
+    is_current: bool
+    key: int
+
+
+def find_same(
+    tx: Transaction, number: int, kind: Kind, hashes: Mapping[str, int], agent: str | None, *, now: int
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The records that have or had the texts of new ones, and new ones that others repeat, by the ids of those that are
+    not to be added; which of these are texts of before.
+    """
+    asked = (number, now, to_json(sorted(set(hashes.values()))), kind.code, agent)
+    rows = {row.text_hash: row for row in tx.all(SameRow, "records.of_text", asked)}
+    there = {text_hash: row.id for text_hash, row in rows.items()}
+    pairs = ((record_id, there.setdefault(text_hash, record_id)) for record_id, text_hash in hashes.items())
+    found = {record_id: same for record_id, same in pairs if same != record_id}
+    ended = {text_hash for text_hash, row in rows.items() if not row.is_current}
+    return found, frozenset(record_id for record_id in found if hashes[record_id] in ended)
 
 
 def note_derivations(tx: Transaction, number: int, keyed: Iterable[tuple[int, Sequence[str]]]) -> None:

@@ -14,16 +14,16 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.audit import Action, Event
+from holdfast.core.audit import Action, Event, acting_as
 from holdfast.core.decisions import Held
-from holdfast.core.records import Entry, Subject, Version
+from holdfast.core.records import Entry, Kind, Subject, Version
 from holdfast.core.values import SECOND, parse_json_object, to_json, unpack
 from holdfast.ports.coordination import Lease
 from holdfast.ports.rules import Census
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction
-from holdfast.storage.relational.moves import Holds, model_code
+from holdfast.storage.relational.moves import CurrentRow, Holds, MoveBatch, model_code
 from holdfast.storage.relational.rows import to_stored
 
 _PAGE: Final = 1_000
@@ -160,3 +160,33 @@ def _erase(tx: Transaction, subject: Subject, found: list[DueRow], *, upto: int,
 
 def _is_held(holds: Holds, row: DueRow) -> bool:
     return holds.find(row.agent_id, row.session_id, row.id, row.metadata) is not None
+
+
+def is_long(row: CurrentRow) -> bool:
+    """Whether versions of a record are to be deleted as one more ends. Nobody sees those that are too many, so that it
+    is done now and then, for several of them.
+    """
+    if row.most_versions is None or row.revision <= row.most_versions:
+        return False
+    return (row.revision - row.most_versions) % max(1, row.most_versions // 2) == 0
+
+
+def trim(batch: MoveBatch, row: CurrentRow) -> None:
+    """Delete the versions of a record that are too many by their number; what is past its time waits for a sweep."""
+    gone = batch.tx.all(int, "versions.trim", (row.key, 0))
+    detail = {"versions": sorted(gone), "reason": "newer versions took their place"}
+    with acting_as(batch.tx.author):  # who corrected it, and may be the user, is named in the history
+        append(batch.tx, batch.number, [Event(batch.now, Action.VERSIONS_DELETED, row.id, detail)] if gone else [])
+
+
+class RewrittenRow(NamedTuple):
+    """A record whose version before the current one ended at a moment."""
+
+    name: str
+    id: str
+    revision: int
+
+
+def find_rewritten(tx: Transaction, number: int, kind: Kind, names: Sequence[str], at: int) -> list[RewrittenRow]:
+    """The live records of these names whose versions before the current ones ended at a moment."""
+    return tx.all(RewrittenRow, "versions.rewritten", (number, kind.code, to_json(names), at))
