@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.quality import DATA
@@ -14,6 +15,7 @@ from bench.speed import questions, sentences
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.recall import terms
 from holdfast.recall.embedders import clean_text, static
 from holdfast.recall.embedders.static import MAX_CHARS, Pieces, StaticEmbedder, read_pieces
 
@@ -43,7 +45,7 @@ def texts() -> list[str]:
 def test_a_word_of_the_vocabulary_is_one_token() -> None:
     words = [word for word in pieces()._ids if word.startswith("▁") and "▁" not in word[1:] and len(word) > 1]
     assert len(words) > 10_000
-    assert [word for word in words if pieces()._cut_word(word) != [pieces()._ids[word]]] == []
+    assert [word for word in words if pieces().cut_word(word[1:]) != [pieces()._ids[word]]] == []
 
 
 def test_ordinary_texts_are_cut_as_the_tokenizer_cuts_them() -> None:
@@ -64,11 +66,22 @@ def test_any_text_is_cut_as_the_tokenizer_cuts_it_or_left_to_it(text: str) -> No
     cleaned = clean_text(text, MAX_CHARS)
     if cleaned:
         assert pieces().cut(cleaned) in (None, compiled(cleaned))
+        assert static._bundled_tokens()(text) == compiled(cleaned), "with words that are known already, too"
 
 
 @pytest.mark.parametrize("text", ["<s> begins", "two  spaces", "▁", "<unk>", "x" * 49])
 def test_what_means_more_to_the_tokenizer_is_left_to_it(text: str) -> None:
     assert pieces().cut(text) is None
+
+
+def test_words_are_kept_until_they_are_to_be_forgotten() -> None:
+    tokens = static._bundled_tokens()
+    kept: Any = tokens._cut_word
+    before = tokens("Zyxwvia skis")
+    assert kept.cache_info().currsize > 0
+    terms.forget()
+    assert kept.cache_info().currsize == 0
+    assert tokens("Zyxwvia skis") == before
 
 
 def test_a_file_that_is_another_one_is_left_to_the_tokenizer(tmp_path: Path) -> None:
@@ -83,7 +96,7 @@ def test_before_and_after_the_tokenizer_is_loaded_a_text_has_the_same_vector() -
     embedder = StaticEmbedder()
     text = "Ada enjoys skiing and noodles in Lisbon"
     first = embedder.embed([text])[0]
-    embedder.embed(["many words " * 3_000])
+    embedder.embed([f"{number:030}" for number in range(1_000)])
     assert (embedder.embed([text])[0] == first).all()
 
 
@@ -104,8 +117,8 @@ with Holdfast.open(home=sys.argv[1]) as holdfast:
     assert line.split()[1].startswith("r--"), line
     assert memory.retrieve("skiing preferences")
     assert "tokenizers" not in sys.modules, "two texts do not need it"
-    memory.add_many([f"memory number {n}, and more words than anybody needs" for n in range(1_000)])
-    assert "tokenizers" in sys.modules, "many do"
+    memory.add_many([f"memory number {n:030}" for n in range(1_000)])
+    assert "tokenizers" in sys.modules, "many unusual words do"
     assert "wordllama" not in sys.modules
 """
 

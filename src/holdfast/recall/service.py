@@ -96,12 +96,12 @@ class Recall:
         """
         passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
-        encodings = []
-        start = 0
+        halves = None if vectors is None else vectors.astype(np.float16)
+        model, encodings, start = self.model, [], 0
         for record, texts in watch(zip(records, passages, strict=True)):
             end = start + len(texts)
-            blob = None if vectors is None else vectors[start:end].astype(np.float16).tobytes()
-            encoding = Encoding(None if blob is None else self.model, blob, terms.encode(texts))
+            blob = None if halves is None else halves[start:end].tobytes()
+            encoding = Encoding(None if blob is None else model, blob, terms.encode(texts))
             encodings.append(compact(record, encoding) if record.state is State.ARCHIVED else encoding)
             start = end
         return encodings

@@ -11,11 +11,11 @@ import struct
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,18 @@ def _split_word(chunk: str) -> tuple[str, ...]:
     return (*parts, _stem(folded.strip("._-").replace("-", "")))
 
 
-@lru_cache(maxsize=65_536)
+_Word = TypeVar("_Word")
+_clear_kept: Final[list[Callable[[], None]]] = []
+
+
+def keep_words(function: Callable[[str], _Word]) -> Callable[[str], _Word]:
+    """The same function, which keeps what it gives for words until ``forget`` is called."""
+    kept = lru_cache(maxsize=65_536)(function)
+    _clear_kept.append(kept.cache_clear)
+    return kept
+
+
+@keep_words
 def _word_hashes(word: str) -> tuple[int, ...]:
     return tuple(map(_hash, _split_word(word)))
 
@@ -158,7 +169,9 @@ def encode(passages: Sequence[str]) -> bytes:
     for number, text in enumerate(passages):
         counts = Counter(_hashes(text))
         # A passage without a word is noted all the same, so that the number of passages can be read back.
-        entries += [_pack(term, number, min(count, _MOST)) for term, count in counts.items() or ((0, 0),)]
+        entries += [
+            _pack(term, number, count if count < _MOST else _MOST) for term, count in counts.items() or ((0, 0),)
+        ]
     return b"".join(entries)
 
 
@@ -218,7 +231,8 @@ def _common_terms() -> frozenset[int]:
 
 def forget() -> None:
     """Drop the words that were kept to save time."""
-    _word_hashes.cache_clear()
+    for clear in _clear_kept:
+        clear()
 
 
 def _hash(token: str) -> int:
