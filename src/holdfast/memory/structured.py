@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
 from holdfast.core.filters import MISSING, Combination, Condition, Filter, parse, value_at, within
@@ -49,6 +49,19 @@ class DocumentPut(TypedDict):
     if_version: NotRequired[int | None]
     source: NotRequired[str | None]
     derived_from: NotRequired[Sequence[str] | None]
+
+
+class _Place(NamedTuple):
+    """Where a document is, checked."""
+
+    collection: str
+    key: str | None
+    name: str | None
+    """What its record goes by; a long name by its digest, for an index takes no more."""
+
+    def fields(self, text: str) -> dict[str, Any]:
+        """What the metadata of the document say that has this text."""
+        return {"collection": self.collection, "key": self.key, "document": json.loads(text)}
 
 
 class Structured:
@@ -102,26 +115,27 @@ class Structured:
         One that is ``None`` sends the document that has its key to the recycle bin; the id of that, or ``None`` if
         there is none. Of several of one collection and key the last counts.
         """
-        schemas = _find_schemas(self._records, {_collection(new["collection"]) for new in documents})
-        return self._records.put(_STRUCTURED, [self._draft(new, schemas) for new in documents])
+        places = [_locate(new["collection"], new.get("key")) for new in documents]
+        schemas = _find_schemas(self._records, {place.collection for place in places})
+        pairs = zip(documents, places, strict=True)
+        return self._records.put(_STRUCTURED, [self._draft(new, place, schemas) for new, place in pairs])
 
-    def _draft(self, new: DocumentPut, schemas: Mapping[str, str]) -> NamedDraft:
+    def _draft(self, new: DocumentPut, place: _Place, schemas: Mapping[str, str]) -> NamedDraft:
         """What is to become of a document, checked."""
-        collection, key, expected = new["collection"], new.get("key"), new.get("if_version")
-        name = None if key is None else _name(collection, key)
+        document, expected = new["document"], new.get("if_version")
         if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int) or expected < 0):
             raise InvalidInputError(f"must be a version, or 0, not {quote(expected)}", about="if_version")
-        if name is None and (expected is not None or new["document"] is None):
+        if place.name is None and (expected is not None or document is None):
             raise InvalidInputError("must be given to say which document is meant", about="key")
-        if new["document"] is None:
-            return NamedDraft(name, None, expected)
+        if document is None:
+            return NamedDraft(place.name, None, expected)
         origin = self._records.origin(new.get("source"), new.get("derived_from"))
         # what is not said of a document that takes another's place is not as it was of that
         said = Origin(origin.source or agent_source(self._records.scope.agent_id), origin.derived_from or ())
-        given = {**check_metadata(new.get("metadata")), "collection": collection, "key": key}
-        given |= _check_search_text(new.get("search_text"))
-        draft = draft_document(self._records, new["document"], given, said, schemas)
-        return NamedDraft(name, replace(draft, ttl=_check_ttl(new.get("ttl"))), expected)
+        given = check_metadata(new.get("metadata")) | _check_search_text(new.get("search_text"))
+        text = _dump(self._records, document, place.collection, schemas)
+        ttl = _check_ttl(new.get("ttl"))
+        return NamedDraft(place.name, Draft(text, given | place.fields(text), said, name=place.name, ttl=ttl), expected)
 
     def get(self, collection: str, key: str) -> dict[str, Any] | None:
         """The document that has a key."""
@@ -220,13 +234,7 @@ def refresh_documents(records: DurableRecords, found: Sequence[Record]) -> int:
     return records.services.records.refresh(scope.subject, TYPES[_STRUCTURED], ids, now=now, agent=scope)
 
 
-def draft_document(
-    records: DurableRecords,
-    document: object,
-    metadata: dict[str, Any],
-    origin: Origin,
-    schemas: Mapping[str, str] | None = None,
-) -> Draft:
+def draft_document(records: DurableRecords, document: object, metadata: dict[str, Any], origin: Origin) -> Draft:
     """A document, given as an object or as JSON text, that is not written yet; ``metadata`` may name its ``collection``
     and its ``key``.
     """
@@ -235,18 +243,21 @@ def draft_document(
             document = json.loads(document)
         except (ValueError, RecursionError) as problem:
             raise InvalidContentError(f"structured memory takes a JSON object; this is not JSON: {problem}") from None
+    place = _locate(metadata.get("collection"), metadata.get("key"))
+    text = _dump(records, document, place.collection, _find_schemas(records, [place.collection]))
+    return Draft(text, metadata | place.fields(text), origin, name=place.name)
+
+
+def _dump(records: DurableRecords, document: object, collection: str, schemas: Mapping[str, str]) -> str:
+    """A document's JSON text, if it can be kept in its collection."""
     if not isinstance(document, Mapping):
         raise InvalidContentError(f"structured memory takes a JSON object, not {quote(document)}")
-    collection = _collection(metadata.get("collection"))
-    key = None if metadata.get("key") is None else _check_name(metadata["key"], "key")
     text = dump_json(document, InvalidContentError, "the document")
-    schemas = _find_schemas(records, [collection]) if schemas is None else schemas
     _check_schema(schemas.get(collection), collection, document)
     most = records.services.max_content_bytes
     if len(text.encode("utf-8", "replace")) > most:
         raise InvalidContentError(f"a document of {len(text):,} characters is too large (max: {most:,} bytes)")
-    kept = {**metadata, "collection": collection, "key": key, "document": json.loads(text)}  # all of it was checked
-    return Draft(text, kept, origin, name=None if key is None else _name(collection, key))
+    return text
 
 
 def _find_schemas(records: DurableRecords, collections: Iterable[str]) -> dict[str, str]:
@@ -292,12 +303,20 @@ def _check_name(value: object, what: str) -> str:
     return check_id(value, what, most=_MAX_NAME_CHARS)
 
 
+def _locate(collection: object, key: object) -> _Place:
+    """The place that a collection and a key name, if they can."""
+    checked = _collection(collection)
+    if key is None:
+        return _Place(checked, None, None)
+    name = f"{checked}{NAME_SEPARATOR}{_check_name(key, 'key')}"
+    if len(name) > _MAX_INDEXED_CHARS:
+        name = f"{name[:40]}…{NAME_SEPARATOR}{hashlib.sha256(name.encode()).hexdigest()}"
+    return _Place(checked, str(key), name)
+
+
 def _name(collection: str, key: str) -> str:
-    """What a document's record goes by; a long name by its digest, for an index takes no more."""
-    name = f"{_check_name(collection, 'collection')}{NAME_SEPARATOR}{_check_name(key, 'key')}"
-    if len(name) <= _MAX_INDEXED_CHARS:
-        return name
-    return f"{name[:40]}…{NAME_SEPARATOR}{hashlib.sha256(name.encode()).hexdigest()}"
+    """What the record of the document goes by that has a key."""
+    return str(_locate(_check_name(collection, "collection"), _check_name(key, "key")).name)
 
 
 def _check_search_text(value: object) -> dict[str, Any]:

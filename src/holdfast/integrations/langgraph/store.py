@@ -13,6 +13,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
@@ -63,6 +64,7 @@ _SEPARATOR: Final = "."
 _WHOLE: Final = "$"
 #: Stands for an empty key.
 _EMPTY: Final = "%"
+_split_path: Final = lru_cache(maxsize=1_024)(tokenize_path)
 
 
 class LangChainEmbedder:
@@ -216,7 +218,7 @@ class HoldfastStore(BaseStore):
         paths = op.index or self._fields
         if paths == [_WHOLE]:
             return True
-        return [text for path in paths for text in get_text_at_path(op.value, tokenize_path(path))] or False
+        return [text for path in paths for text in get_text_at_path(op.value, _split_path(path))] or False
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         records = self._records(self._owner(op.namespace_prefix))
