@@ -45,7 +45,7 @@ from holdfast.memory.additions import (
     remember,
 )
 from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
-from holdfast.memory.context import Context, Wanted, read_context
+from holdfast.memory.context import Wanted, read_context
 from holdfast.memory.corrections import Corrections, check_versioned
 from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
 from holdfast.memory.episodic import Episodic
@@ -66,6 +66,7 @@ from holdfast.results.memory import (
     AddManyResult,
     AddResult,
     ConflictResult,
+    Context,
     DeleteResult,
     GetResult,
     MemoryResult,

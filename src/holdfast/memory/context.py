@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.core.errors import InvalidInputError, quote
-from holdfast.core.prompts import Count, Format, LeftOut, Line, Section, plan
+from holdfast.core.prompts import Count, Format, Line, Section, plan
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record
 from holdfast.core.texts import normalize_text
 from holdfast.core.values import MAX_QUERY_BYTES, MAX_TOP_K, check_content, check_count, iso
@@ -21,7 +19,7 @@ from holdfast.recall.embedders.static import TokenCounter
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import split_record, summary_text
 from holdfast.recall.ranking import FLOOR
-from holdfast.results.memory import ContextResult, LeftOutResult, MemoryResult
+from holdfast.results.memory import Context, MemoryResult
 
 #: A context may have so many tokens.
 MAX_TOKENS: Final = 10_000_000
@@ -38,37 +36,6 @@ _SECTIONS: Final = {
     MemoryType.SHORT_TERM: Section.EARLIER,
     MemoryType.EPISODIC: Section.EPISODES,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One block for a prompt. ``str(context)`` is its text."""
-
-    text: str
-    """Empty, where there is nothing to say."""
-    memories: list[MemoryResult]
-    """Those that are in it, in their order. A line shows the last eight characters of the id of its memory."""
-    tokens: int
-    left_out: list[LeftOut]
-    """What bears on the query and is not in it, and why."""
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """The block as messages, where that is its format."""
-        found: Any = json.loads(self.text) if self.text else []
-        if not isinstance(found, list):
-            raise InvalidInputError("only a context whose format is 'messages' has messages; ask for that format")
-        return found
-
-    def to_dict(self) -> ContextResult:
-        """As JSON has it."""
-        left: list[LeftOutResult] = [
-            {"memory_id": one.memory_id, "memory_type": one.memory_type, "reason": one.reason} for one in self.left_out
-        ]
-        return {"text": self.text, "memories": self.memories, "tokens": self.tokens, "left_out": left}
 
 
 class Wanted(NamedTuple):

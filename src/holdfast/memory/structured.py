@@ -115,7 +115,12 @@ class Structured:
         One that is ``None`` sends the document that has its key to the recycle bin; the id of that, or ``None`` if
         there is none. Of several of one collection and key the last counts.
         """
-        places = [_locate(new["collection"], new.get("key")) for new in documents]
+        try:
+            places = [_locate(new["collection"], new.get("key")) for new in documents]
+            _ = [new["document"] for new in documents]
+        except (TypeError, KeyError, AttributeError):
+            what = f"documents must be objects with a collection and a document, not {quote(documents)}"
+            raise InvalidInputError(what) from None
         schemas = _find_schemas(self._records, {place.collection for place in places})
         pairs = zip(documents, places, strict=True)
         return self._records.put(_STRUCTURED, [self._draft(new, place, schemas) for new, place in pairs])

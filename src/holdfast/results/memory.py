@@ -3,7 +3,12 @@
 There is no ``from __future__ import annotations`` here: with it, Python does not know which keys are not required.
 """
 
+import json
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
+
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.prompts import LeftOut
 
 Metadata = dict[str, Any]
 
@@ -149,6 +154,37 @@ class ContextResult(TypedDict):
     tokens: int
     left_out: list[LeftOutResult]
     """What bears on the query and is not in it, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One block for a prompt. ``str(context)`` is its text."""
+
+    text: str
+    """Empty, where there is nothing to say."""
+    memories: list[MemoryResult]
+    """Those that are in it, in their order. A line shows the last eight characters of the id of its memory."""
+    tokens: int
+    left_out: list[LeftOut]
+    """What bears on the query and is not in it, and why."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The block as messages, where that is its format."""
+        found: Any = json.loads(self.text) if self.text else []
+        if not isinstance(found, list):
+            raise InvalidInputError("only a context whose format is 'messages' has messages; ask for that format")
+        return found
+
+    def to_dict(self) -> ContextResult:
+        """As JSON has it."""
+        left: list[LeftOutResult] = [
+            {"memory_id": one.memory_id, "memory_type": one.memory_type, "reason": one.reason} for one in self.left_out
+        ]
+        return {"text": self.text, "memories": self.memories, "tokens": self.tokens, "left_out": left}
 
 
 class DocumentResult(_Memory):

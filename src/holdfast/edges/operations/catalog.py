@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.edges.operations import (
     batches,
+    calls,
     conversations,
     domains,
     lifecycle,
@@ -18,7 +19,18 @@ from holdfast.edges.operations import (
 )
 from holdfast.edges.operations.operation import Group
 
-_MODULES: Final = (memories, conversations, batches, policies, lifecycle, registry, privacy, domains, maintenance)
+_MODULES: Final = (
+    memories,
+    conversations,
+    batches,
+    policies,
+    lifecycle,
+    registry,
+    privacy,
+    domains,
+    maintenance,
+    calls,
+)
 #: The resources, in the order in which they are documented: that of the modules, and within each of them.
 GROUPS: Final = tuple(one for module in _MODULES for one in vars(module).values() if isinstance(one, Group))
 #: Every operation by its name.

@@ -119,6 +119,7 @@ def problem_response(
     code: str,
     retryable: bool = False,
     errors: Sequence[Mapping[str, str]] = (),
+    needs: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """An error as an HTTP answer in the form of RFC 9457, with the id of the request where it has one."""
@@ -131,6 +132,7 @@ def problem_response(
         "retryable": retryable,
         "request_id": (scope.get("state") or {}).get("request_id"),
         **({"errors": list(errors)} if errors else {}),
+        **({"needs": list(needs)} if needs else {}),
     }
     more = {"Retry-After": "1"} if retryable else {}
     if status == 401:
@@ -143,8 +145,8 @@ def error_response(scope: Scope, problem: HoldfastError, more: str = "") -> Resp
     """An error of ours as an HTTP answer; ``more`` is added to its message."""
     known = publish(problem)
     errors = problem.errors if isinstance(problem, FormError) else ()
-    detail, code, retryable = known.message + more, known.code, known.retryable
-    return problem_response(scope, known.status, detail, code=code, retryable=retryable, errors=errors)
+    detail, code, retryable, needs = known.message + more, known.code, known.retryable, problem.needs
+    return problem_response(scope, known.status, detail, code=code, retryable=retryable, errors=errors, needs=needs)
 
 
 # --- what is wrong with the form of a request -------------------------------------------------------------------------
