@@ -19,6 +19,7 @@ from holdfast.core.records import BIN, HISTORY, LIVE, TYPES, Keeping, MemoryType
 from holdfast.core.rules import DEFAULTS, EVERY, Rule, resolve
 from holdfast.core.values import DAY, SECOND
 from holdfast.ports.conversations import Session
+from holdfast.ports.objects import NewPack
 from holdfast.ports.rules import Census, Named, Profile, Share
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -540,7 +541,7 @@ def test_the_marks_of_the_bin_change_when_any_record_of_it_does(engine: Engine, 
 
 def test_a_standing_says_whether_part_of_it_lies_elsewhere(engine: Engine, me: Person) -> None:
     cold, warm = add(engine, me, "cold", "warm")
-    number = engine.packs.open(me.subject, name=new_id(), records=1, size=9, digest=b"d", now=NOW)
+    (number,) = engine.packs.open([NewPack(me.subject, None, new_id(), 1, 9, b"d")], now=NOW)
     kept = engine.records.entries(me.subject, [cold.id])[cold.id].encoding
     steps = [move(cold, State.ARCHIVED, keeping=Keeping("c", None, {}, kept, number)), move(warm, State.ARCHIVED)]
     engine.records.transition(me.subject, steps, now=NOW)

@@ -9,7 +9,8 @@ from conformance.samples import MODEL, NOW, Person, entry, move, new_id, there
 from holdfast.core.errors import LeaseLostError, NotFoundError
 from holdfast.core.records import TYPES, Encoding, Keeping, MemoryType, Outcome, Record, State
 from holdfast.core.values import SECOND
-from holdfast.ports.objects import Pack, PackStore
+from holdfast.ports.coordination import Lease
+from holdfast.ports.objects import NewPack, Pack, PackStore, Swap
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 DIGEST = bytes(range(32))
@@ -21,9 +22,37 @@ def packs(engine: Engine) -> PackStore:
 
 
 def opened(engine: Engine, who: Person, records: int, *, size: int = 1_000) -> int:
-    return engine.packs.open(
-        who.subject, name=f"archive/{new_id()}", records=records, size=size, digest=DIGEST, now=NOW
-    )
+    return note(engine.packs, who, f"archive/{new_id()}", records, size)
+
+
+def note(packs: PackStore, who: Person, name: str, records: int, size: int) -> int:
+    (number,) = packs.open([NewPack(who.subject, None, name, records, size, DIGEST)], now=NOW)
+    assert number is not None
+    return number
+
+
+def settle(engine: Engine, who: Person, number: int) -> str | None:
+    (state,) = engine.packs.settle([(who.subject, number)])
+    return state
+
+
+def leaving(engine: Engine, who: Person, number: int) -> list[Pack]:
+    return engine.packs.leaving([(who.subject, number)])
+
+
+def forget(engine: Engine, who: Person, number: int) -> None:
+    engine.packs.forget([(who.subject, number)])
+
+
+def swap(engine: Engine, who: Person, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+    (done,) = engine.packs.swap([Swap(who.subject, old, new, members)], lease=lease)
+    return done
+
+
+def small(engine: Engine, who: Person, *, below: int) -> int | None:
+    """The number of the smallest pack that is kept and has fewer bytes than that."""
+    (plan,) = engine.packs.plans([(who.subject, None)], below=below)
+    return None if plan is None or plan.pack is None else plan.pack.number
 
 
 def fill(engine: Engine, who: Person, number: int, count: int) -> list[Record]:
@@ -40,7 +69,7 @@ def packed(engine: Engine, who: Person, count: int, *, size: int = 1_000) -> tup
     """A pack that is kept, and the records in it."""
     number = opened(engine, who, count, size=size)
     records = fill(engine, who, number, count)
-    assert engine.packs.settle(who.subject, number) == "kept"
+    assert settle(engine, who, number) == "kept"
     return number, records
 
 
@@ -67,19 +96,19 @@ def state_of(engine: Engine, who: Person, number: int) -> str | None:
 
 def test_a_pack_comes_back_as_it_was_noted(packs: PackStore, elsewhere: Engine, me: Person) -> None:
     name = f"archive/{new_id()}"
-    number = packs.open(me.subject, name=name, records=3, size=500, digest=DIGEST, now=NOW)
+    number = note(packs, me, name, 3, 500)
 
     expected = Pack(number, me.subject, name, "writing", 3, DIGEST)
     assert elsewhere.packs.get(me.subject, number) == expected
     assert elsewhere.packs.unsettled(me.tenant) == [expected]
     assert packs.members(me.subject, number) == []
-    assert packs.leaving(me.subject, number) == []
+    assert packs.leaving([(me.subject, number)]) == []
 
 
 def test_packs_have_numbers_of_their_own(engine: Engine, me: Person) -> None:
     first = opened(engine, me, 1)
-    engine.packs.settle(me.subject, first)
-    engine.packs.forget(me.subject, first)
+    settle(engine, me, first)
+    forget(engine, me, first)
     assert opened(engine, me, 1) != first, "a number is never given twice"
     assert engine.packs.get(me.subject, first) is None
     assert engine.packs.get(me.subject, 2**40) is None
@@ -105,15 +134,15 @@ def test_a_pseudonym_is_the_subjects_own_and_stays(engine: Engine, elsewhere: En
 def test_a_pack_that_nothing_moved_into_is_given_up(engine: Engine, me: Person) -> None:
     number = opened(engine, me, 2)
 
-    assert engine.packs.settle(me.subject, number) == "leaving"
+    assert settle(engine, me, number) == "leaving"
 
     assert engine.packs.get(me.subject, number) is None
-    (leaving,) = engine.packs.leaving(me.subject, number)
-    assert (leaving.number, leaving.state) == (number, "leaving")
-    assert engine.packs.unsettled(me.tenant) == [leaving]
-    assert engine.packs.settle(me.subject, number) is None
-    engine.packs.forget(me.subject, number)
-    assert engine.packs.leaving(me.subject, number) == engine.packs.unsettled(me.tenant) == []
+    (pack,) = leaving(engine, me, number)
+    assert (pack.number, pack.state) == (number, "leaving")
+    assert engine.packs.unsettled(me.tenant) == [pack]
+    assert settle(engine, me, number) is None
+    forget(engine, me, number)
+    assert leaving(engine, me, number) == engine.packs.unsettled(me.tenant) == []
 
 
 def test_a_pack_that_all_moved_into_is_kept_and_there_is_nothing_to_do(engine: Engine, me: Person) -> None:
@@ -121,15 +150,15 @@ def test_a_pack_that_all_moved_into_is_kept_and_there_is_nothing_to_do(engine: E
 
     assert engine.packs.members(me.subject, number) == [record.id for record in records]
     assert engine.packs.unsettled(me.tenant) == []
-    assert engine.packs.settle(me.subject, number) == "kept"
-    assert engine.packs.leaving(me.subject, number) == []
+    assert settle(engine, me, number) == "kept"
+    assert leaving(engine, me, number) == []
 
 
 def test_a_pack_that_only_some_moved_into_is_stale(engine: Engine, me: Person) -> None:
     number = opened(engine, me, 3)
     fill(engine, me, number, 2)
 
-    assert engine.packs.settle(me.subject, number) == "stale"
+    assert settle(engine, me, number) == "stale"
 
     assert [pack.number for pack in engine.packs.unsettled(me.tenant)] == [number]
     assert state_of(engine, me, number) == "stale"
@@ -137,7 +166,7 @@ def test_a_pack_that_only_some_moved_into_is_stale(engine: Engine, me: Person) -
 
 def test_only_what_is_leaving_is_forgotten(engine: Engine, me: Person) -> None:
     number, _ = packed(engine, me, 1)
-    engine.packs.forget(me.subject, number)
+    forget(engine, me, number)
     assert state_of(engine, me, number) == "kept"
 
 
@@ -156,11 +185,11 @@ def test_a_record_that_left_makes_its_pack_stale_and_the_last_one_lets_it_go(
     go(one)
     assert state_of(engine, me, number) == "stale", "at once, so that a crash leaves a note"
     assert engine.packs.members(me.subject, number) == [two.id]
-    assert engine.packs.settle(me.subject, number) == "stale"
+    assert settle(engine, me, number) == "stale"
     go(two)
     assert engine.packs.members(me.subject, number) == []
 
-    assert engine.packs.settle(me.subject, number) == "leaving"
+    assert settle(engine, me, number) == "leaving"
     assert [there(engine.records, me, record.id).pack for record in (one, two)] == [None, None]
 
 
@@ -169,7 +198,7 @@ def test_a_record_in_the_bin_still_lies_in_its_pack(engine: Engine, me: Person) 
     step_on(engine, me, record, State.RECYCLED)
 
     assert engine.packs.members(me.subject, number) == [record.id]
-    assert engine.packs.settle(me.subject, number) == "kept"
+    assert settle(engine, me, number) == "kept"
     step_on(engine, me, record, State.ARCHIVED)
     assert there(engine.records, me, record.id).pack == number
 
@@ -180,15 +209,15 @@ def test_a_record_in_the_bin_still_lies_in_its_pack(engine: Engine, me: Person) 
 def test_members_move_together_and_the_old_pack_leaves(engine: Engine, me: Person) -> None:
     old, (gone, one, two) = packed(engine, me, 3)
     step_on(engine, me, gone, State.RECYCLED, State.DELETING)
-    engine.packs.settle(me.subject, old)
+    settle(engine, me, old)
     new = opened(engine, me, 2)
 
-    assert engine.packs.swap(me.subject, old, new, members=2) is True
+    assert swap(engine, me, old, new, members=2) is True
 
     assert engine.packs.members(me.subject, new) == [one.id, two.id]
-    assert engine.packs.settle(me.subject, new) == "kept"
+    assert settle(engine, me, new) == "kept"
     assert engine.packs.get(me.subject, old) is None
-    assert [pack.number for pack in engine.packs.leaving(me.subject, old)] == [old]
+    assert [pack.number for pack in leaving(engine, me, old)] == [old]
     assert there(engine.records, me, gone.id).pack is None, "what is being deleted lies in none"
     deleted = move(there(engine.records, me, gone.id), State.DELETED)
     assert engine.records.transition(me.subject, [deleted], now=NOW) == [Outcome.DONE]
@@ -199,19 +228,19 @@ def test_members_stay_where_they_are_if_one_of_them_left_meanwhile(engine: Engin
     new = opened(engine, me, 2)
     bring_back(engine, me, one)
 
-    assert engine.packs.swap(me.subject, old, new, members=2) is False
+    assert swap(engine, me, old, new, members=2) is False
 
     assert (engine.packs.members(me.subject, old), engine.packs.members(me.subject, new)) == ([two.id], [])
     assert state_of(engine, me, old) == "stale"
-    assert engine.packs.settle(me.subject, new) == "leaving"
+    assert settle(engine, me, new) == "leaving"
 
 
 def test_members_stay_where_they_are_if_the_new_pack_was_given_up(engine: Engine, me: Person) -> None:
     old, (one,) = packed(engine, me, 1)
     new = opened(engine, me, 1)
-    engine.packs.settle(me.subject, new)
+    settle(engine, me, new)
 
-    assert engine.packs.swap(me.subject, old, new, members=1) is False
+    assert swap(engine, me, old, new, members=1) is False
 
     assert engine.packs.members(me.subject, old) == [one.id]
     assert state_of(engine, me, old) == "kept"
@@ -225,31 +254,64 @@ def test_a_lease_that_changed_hands_swaps_nothing(engine: Engine, me: Person) ->
     assert lost is not None
 
     with pytest.raises(LeaseLostError):
-        engine.packs.swap(me.subject, old, new, members=1, lease=lost)
+        swap(engine, me, old, new, members=1, lease=lost)
     assert engine.packs.members(me.subject, old) == [one.id]
 
-    assert engine.packs.swap(me.subject, old, new, members=1, lease=current) is True
+    assert swap(engine, me, old, new, members=1, lease=current) is True
+
+
+# --- of several subjects at once -----------------------------------------------------------------------------------
+
+
+def test_packs_of_several_subjects_are_noted_swapped_settled_and_forgotten_together(engine: Engine, me: Person) -> None:
+    people = [me.other(f"person {n}") for n in range(3)]
+    old = {who.user_id: packed(engine, who, 1)[0] for who in people}
+    gone = me.other("gone")
+    opened(engine, gone, 1)
+    aliases = {who.user_id: engine.packs.alias(who.subject) for who in (*people, gone)}
+    wanted = [NewPack(who.subject, aliases[who.user_id], new_id(), 1, 9, DIGEST) for who in reversed(people)]
+    other = [NewPack(gone.subject, "0" * 32, new_id(), 1, 9, DIGEST), NewPack(me.subject, "0" * 32, "x", 1, 9, DIGEST)]
+
+    numbers = engine.packs.open([*wanted, *other], now=NOW)
+
+    assert numbers[3:] == [None, None], "one who goes by another pseudonym, and one whom nobody knows"
+    new = [number for number in numbers if number is not None]
+    assert len(set(new)) == 3
+    swaps = [
+        Swap(who.subject, old[who.user_id], number, members)
+        for who, number, members in zip(reversed(people), new, (1, 2, 1), strict=True)
+    ]
+    assert engine.packs.swap(swaps) == [True, False, True], "one of them had another number of members"
+    keys = [(one.subject, number) for one in swaps for number in (one.old, one.new)]
+    assert engine.packs.settle(keys) == [None, "kept", "kept", "leaving", None, "kept"]
+    leaving = engine.packs.leaving(keys)
+    assert [pack.number for pack in leaving] == [swaps[0].old, swaps[1].new, swaps[2].old]
+    engine.packs.forget([(pack.subject, pack.number) for pack in leaving])
+    assert engine.packs.leaving(keys) == []
+    plans = engine.packs.plans([*((one.subject, one.new) for one in swaps), (me.subject, None)])
+    assert [None if plan is None else (plan.pack is not None, len(plan.members)) for plan in plans] == [
+        (True, 1),
+        (False, 0),
+        (True, 1),
+        None,
+    ]
 
 
 # --- small ones, and counts -----------------------------------------------------------------------------------------
 
 
 def test_the_smallest_pack_that_is_kept_is_found(engine: Engine, me: Person) -> None:
-    assert engine.packs.small(me.subject, below=10_000) is None
+    assert small(engine, me, below=10_000) is None
     opened(engine, me, 1, size=10)  # still being written
     large, _ = packed(engine, me, 1, size=900)
-    small, (record,) = packed(engine, me, 1, size=300)
+    smallest, (record,) = packed(engine, me, 1, size=300)
     packed(engine, me.other("other"), 1, size=20)
 
-    found = engine.packs.small(me.subject, below=301)
-    assert found is not None
-    assert found.number == small
-    assert engine.packs.small(me.subject, below=300) is None
+    assert small(engine, me, below=301) == smallest
+    assert small(engine, me, below=300) is None
 
     bring_back(engine, me, record)
-    found = engine.packs.small(me.subject, below=901)
-    assert found is not None
-    assert found.number == large, "one that is stale is not joined"
+    assert small(engine, me, below=901) == large, "one that is stale is not joined"
 
 
 def test_a_tenant_is_told_of_its_own_packs_only(engine: Engine, me: Person) -> None:
@@ -275,6 +337,6 @@ def test_the_oldest_pack_of_each_of_some_subjects_is_found(engine: Engine, me: P
     assert oldest() == [first, yours]
     bring_back(engine, me, record)
     assert oldest() == [first, yours], "a stale one can be read as well"
-    assert engine.packs.settle(me.subject, first) == "leaving"
+    assert settle(engine, me, first) == "leaving"
     assert oldest() == [yours, second]
     assert len(engine.packs.oldest(1)) == 1

@@ -42,6 +42,7 @@ from holdfast.core.records import (
     Terms,
 )
 from holdfast.core.values import DAY, FOREVER, SECOND
+from holdfast.ports.objects import NewPack
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 PERSONA = TYPES[MemoryType.PERSONA]
@@ -373,9 +374,10 @@ def keeping(content: str, *, pack: int | None = None, body: dict[str, Any] | Non
 
 
 def open_pack(engine: Engine, who: Person, records: int = 1, size: int = 1_000) -> int:
-    return engine.packs.open(
-        who.subject, name=f"archive/{new_id()}", records=records, size=size, digest=b"d" * 32, now=NOW
-    )
+    new = NewPack(who.subject, None, f"archive/{new_id()}", records, size, b"d" * 32)
+    (number,) = engine.packs.open([new], now=NOW)
+    assert number is not None
+    return number
 
 
 def test_an_archived_record_is_what_is_kept_of_it(engine: Engine, me: Person) -> None:
@@ -436,7 +438,7 @@ def test_a_record_lies_in_its_pack_until_it_is_brought_back(engine: Engine, else
     number = open_pack(engine, me)
 
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    assert engine.packs.settle(me.subject, number) == "kept"
+    assert engine.packs.settle([(me.subject, number)]) == ["kept"]
     cold = there(engine.records, me, record.id)
     assert cold.pack == number
     assert elsewhere.packs.members(me.subject, number) == [record.id]
@@ -450,13 +452,13 @@ def test_a_record_lies_in_its_pack_until_it_is_brought_back(engine: Engine, else
     found = engine.packs.get(me.subject, number)
     assert found is not None
     assert found.state == "stale", "the object holds a record that does not lie in it any more"
-    assert engine.packs.settle(me.subject, number) == "leaving"
+    assert engine.packs.settle([(me.subject, number)]) == ["leaving"]
 
 
 def test_no_record_moves_into_a_pack_that_was_given_up(engine: Engine, me: Person) -> None:
     (record,) = add(engine, me, "a long story")
     number = open_pack(engine, me)
-    assert engine.packs.settle(me.subject, number) == "leaving", "nothing lies in it"
+    assert engine.packs.settle([(me.subject, number)]) == ["leaving"], "nothing lies in it"
 
     step = move(record, State.ARCHIVED, keeping=keeping("a", pack=number))
     assert engine.records.transition(me.subject, [step], now=NOW) == [Outcome.STALE]
@@ -468,7 +470,7 @@ def test_a_record_is_not_deleted_while_part_of_it_lies_elsewhere(engine: Engine,
     (record,) = add(engine, me, "a long story")
     number = open_pack(engine, me)
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    engine.packs.settle(me.subject, number)
+    engine.packs.settle([(me.subject, number)])
     cold = there(engine.records, me, record.id)
     engine.records.transition(me.subject, [move(cold, State.RECYCLED)], now=NOW)
     binned = there(engine.records, me, record.id)
@@ -478,7 +480,7 @@ def test_a_record_is_not_deleted_while_part_of_it_lies_elsewhere(engine: Engine,
     engine.records.transition(me.subject, [move(binned, State.DELETING)], now=NOW)
     leaving = there(engine.records, me, record.id)
     assert engine.records.transition(me.subject, [move(leaving, State.DELETED)], now=NOW) == [Outcome.STALE]
-    assert engine.packs.settle(me.subject, number) == "leaving"
+    assert engine.packs.settle([(me.subject, number)]) == ["leaving"]
     assert there(engine.records, me, record.id).pack is None
 
     assert engine.records.transition(me.subject, [move(leaving, State.DELETED)], now=NOW) == [Outcome.DONE]
@@ -489,7 +491,7 @@ def test_a_restore_that_was_not_made_leaves_the_pack_as_it_was(engine: Engine, m
     (record,) = add(engine, me, "a long story", name="the story")
     number = open_pack(engine, me)
     engine.records.transition(me.subject, [move(record, State.ARCHIVED, keeping=keeping("a", pack=number))], now=NOW)
-    engine.packs.settle(me.subject, number)
+    engine.packs.settle([(me.subject, number)])
     engine.records.transition(me.subject, [move(there(engine.records, me, record.id), State.RECYCLED)], now=NOW)
     add(engine, me, "another", name="the story")
     binned = there(engine.records, me, record.id)

@@ -81,18 +81,14 @@ def sweep(holdfast: Holdfast) -> object:
 
 
 def remember(holdfast: Holdfast, clock: FakeClock) -> None:
-    """Conversations of two people, and memories of as many of them as an engine moves in one transaction: if that is
-    one, another would only repeat what is found of the first.
-    """
-    remembered = next(holdfast.database.groups(("ann", "bob")))
+    """Conversations and memories of two people, which move together."""
     for user_id in ("ann", "bob"):
         memory = holdfast.manager(user_id, "guide", "trip")
-        if user_id in remembered:
-            for n in range(3):
-                memory.add(f"{LONG} {n} {user_id}", "long_term", {"n": n})
-            memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome")
-            memory.episodic.record_episode("book a train", [LONG], messages=["to Rome", "at night"])
-            memory.add("speaks like a friend", "persona")
+        for n in range(3):
+            memory.add(f"{LONG} {n} {user_id}", "long_term", {"n": n})
+        memory.structured.put("trips", {"city": "Rome", "notes": LONG}, key="rome")
+        memory.episodic.record_episode("book a train", [LONG], messages=["to Rome", "at night"])
+        memory.add("speaks like a friend", "persona")
         memory.short_term.add_message("user", "hello")
         memory.short_term.add_message("assistant", "good day")
 

@@ -8,8 +8,9 @@ that the next sweep goes on from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -35,7 +36,7 @@ from holdfast.core.values import stored_size, to_json
 from holdfast.installation import upgrade_command
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
-from holdfast.ports.objects import ObjectStore, Pack, PackStore
+from holdfast.ports.objects import NewPack, ObjectStore, Pack, PackKey, PackPlan, PackStore, Swap
 from holdfast.ports.records import RecordStore
 from holdfast.ports.subjects import is_tombstone
 from holdfast.recall.passages import compact
@@ -50,20 +51,21 @@ _PART, _LEAST, _MOST = 4, 80, 400
 _READ: Final = 20_000
 #: Of a text up to this length, a sentence or two, the beginning stays: to sum it up would cost more than it saves.
 _SHORT: Final = 160
-_BATCH: Final = 1_000
+#: So many objects are written at the same time, and so many packs are settled together.
+_AT_ONCE, _PACKS = 8, 100
 
 
 class Run(NamedTuple):
-    """One run of archiving: for whom, when, and what must still hold then. What was read of one subject is never
-    written for whoever has the name later: those have another alias.
-    """
+    """One run of archiving: when, and what must still hold then."""
 
-    subject: Subject
-    alias: str
     now: int
     lease: Lease | None = None
     rules: int | None = None
     """The version of the rules that it was decided by."""
+    most: int = 1_000
+    """How many records move in one transaction."""
+    note: Callable[[errors.ObjectStoreError], None] = lambda _problem: None
+    """Hears what went wrong with an object. What was to lie in it stays where it is."""
 
 
 class Kept(NamedTuple):
@@ -73,6 +75,28 @@ class Kept(NamedTuple):
     before: int = 0
     """Bytes; 0 where nothing was done."""
     after: int = 0
+
+
+Found = Sequence[tuple[Decision, Entry]]
+
+
+@dataclass(eq=False, repr=False)
+class _Draft:
+    """A pack that is to be written: the one whose place it takes, what stays of that, and what is new. What was read of
+    one subject is never written for whoever has the name later: those have another alias.
+    """
+
+    subject: Subject
+    alias: str
+    old: Pack | None = None
+    staying: Sequence[Packed] = ()
+    new: Found = ()
+    number: int = 0
+    name: str = ""
+
+    def seal(self) -> bytes:
+        """The bytes of the object."""
+        return packs.seal_pack(self.alias, [*self.staying, *(_packed(entry) for _, entry in self.new)])
 
 
 @dataclass(eq=False, repr=False)
@@ -90,85 +114,88 @@ class Archives:
 
     # --- into the archive ---------------------------------------------------------------------------------------------
 
-    def keep(
-        self,
-        subject: Subject,
-        decisions: Sequence[Decision],
-        *,
-        now: int,
-        lease: Lease | None = None,
-        rules: int | None = None,
-    ) -> list[Kept]:
-        """Archive records of one subject and kind as decided; what became of each."""
-        archive = TYPES[MemoryType(decisions[0].kind)].archive
-        try:
-            run = Run(subject, self.packs.alias(subject), now, lease, rules)
-        except errors.NotFoundError:
-            return [Kept(Outcome.STALE) for _ in decisions]
-        kept: list[Kept] = []
-        for start in range(0, len(decisions), _BATCH * 4):
-            some = decisions[start : start + _BATCH * 4]
-            entries = self.records.entries(subject, [decision.id for decision in some])
-            found = [(decision, entries[decision.id]) for decision in some if decision.id in entries]
-            done = self._carry_out(run, found, _in_place) if archive is Archive.SUMMARY else self._pack(run, found)
-            kept += [done.get(decision.id, Kept(Outcome.STALE)) for decision in some]
-        return kept
+    def keep(self, batches: Sequence[tuple[Subject, Sequence[Decision]]], run: Run) -> list[list[Kept]]:
+        """Archive records of several subjects, all of one kind, as decided; what became of each. All that is read is
+        held until it has moved: whoever calls this bounds how much that is.
+        """
+        archive = TYPES[MemoryType(batches[0][1][0].kind)].archive
+        plans = self.packs.plans([(subject, None) for subject, _ in batches], below=_SMALL)
+        entries = self.records.entries_of([(subject, [one.id for one in decisions]) for subject, decisions in batches])
+        drafts: list[_Draft] = []
+        moves: list[tuple[Subject, Move, Entry]] = []
+        for (subject, decisions), plan, known in zip(batches, plans, entries, strict=True):
+            found = [(decision, known[decision.id]) for decision in decisions if decision.id in known]
+            if plan is None:  # erased meanwhile
+                continue
+            if archive is Archive.SUMMARY:
+                moves += [(subject, _archive(decision, _in_place(entry)), entry) for decision, entry in found]
+            else:
+                drafts += self._draft(subject, plan, found)
+        done = self._move(run, moves) | self._pack(run, drafts)
+        return [[done.get(decision.id, Kept(Outcome.STALE)) for decision in decisions] for _, decisions in batches]
 
-    def _pack(self, run: Run, found: Sequence[tuple[Decision, Entry]]) -> dict[str, Kept]:
-        done: dict[str, Kept] = {}
-        items = [_packed(entry) for _, entry in found]
-        sizes = [len(item.document["content"]) + 256 for item in items]
+    def _draft(self, subject: Subject, plan: PackPlan, found: Found) -> Iterator[_Draft]:
+        """The packs that a subject's records go into. A small one is written anew with what is added to it, so that no
+        crumbs are left.
+        """
+        sizes = [len(entry.record.content) + 256 for _, entry in found]
         for part in packs.groups(sizes):
-            joined, old = self._to_join(run.subject)
+            draft = _Draft(subject, plan.alias, new=found[part])
             try:
-                number = self._write(run, [*old, *items[part]])
-            except errors.NotFoundError:  # erased meanwhile
-                return done
-            done |= self._carry_out(run, found[part], partial(self._cold, number))
-            if joined is not None:
-                self.packs.swap(run.subject, joined.number, number, members=len(old), lease=run.lease)
-            self._settle(run.subject, number, run.lease, run.now)
-            if joined is not None:
-                self._settle(run.subject, joined.number, run.lease, run.now)
+                if plan.pack is not None:
+                    draft.old, draft.staying = plan.pack, self._staying(plan)
+            except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:  # what is new is not to suffer
+                draft.old = None
+                _log.warning("%s", problem)
+            yield draft
+            plan = plan._replace(pack=None)
+
+    def _staying(self, plan: PackPlan) -> list[Packed]:
+        """What is in a pack and is to stay."""
+        return [] if plan.pack is None else [item for item in self._read(plan.pack) if item.id in plan.members]
+
+    def _pack(self, run: Run, drafts: Sequence[_Draft]) -> dict[str, Kept]:
+        """Write packs, let what is new and what stays lie in them, and let go those whose places they take."""
+        written = self._write(run, drafts) if drafts else []
+        moves = [
+            (draft.subject, _archive(decision, self._cold(draft.number, entry)), entry)
+            for draft in written
+            for decision, entry in draft.new
+        ]
+        done = self._move(run, moves)
+        joined = [(draft, draft.old) for draft in written if draft.old is not None]
+        if joined:
+            swaps = [Swap(one.subject, old.number, one.number, len(one.staying)) for one, old in joined]
+            self.packs.swap(swaps, lease=run.lease)
+        new = [(draft.subject, draft.number) for draft in written]
+        self._settle(run, [*new, *((draft.subject, old.number) for draft, old in joined)], anew=bool(moves))
         return done
 
-    def _to_join(self, subject: Subject) -> tuple[Pack | None, list[Packed]]:
-        """A small pack that is written anew with what is added to it, so that no crumbs are left; and what is in it."""
-        pack = self.packs.small(subject, below=_SMALL)
-        try:
-            return pack, [] if pack is None else self._copied(pack)
-        except (
-            errors.ObjectDamagedError,
-            errors.ObjectMissingError,
-        ) as problem:  # what is new is not to suffer from it
-            _log.warning("%s", problem)
-            return None, []
-
-    def _copied(self, pack: Pack) -> list[Packed]:
-        """What is in a pack and is to stay."""
-        members = set(self.packs.members(pack.subject, pack.number))
-        return [item for item in self._read(pack) if item.id in members]
-
-    def _write(self, run: Run, items: Sequence[Packed]) -> int:
-        """Note an object, write it, read it back; its number. ``NotFoundError`` if its owner was erased."""
-        data = packs.seal_pack(run.alias, items)
-        name = packs.pack_name(run.alias, self.new_id(run.now))
-        digest = packs.pack_digest(data)
+    def _write(self, run: Run, drafts: Sequence[_Draft]) -> list[_Draft]:
+        """Note objects, write them, read them back; those that are whole. Those of the erased are left out."""
         objects = self.objects()
         objects.prepare()
-        pack: Any = {"name": name, "records": len(items), "size": len(data), "digest": digest}
-        number = self.packs.open(run.subject, **pack, now=run.now, alias=run.alias)
-        objects.put(name, data)
-        if packs.pack_digest(objects.get(name)) != digest:
-            raise errors.ObjectDamagedError(
-                f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
-            )
-        if (
-            self.packs.get(run.subject, number) is None
-        ):  # it took so long that another process has taken over, and given it up
-            objects.delete([name])
-            raise errors.LeaseLostError(f"another process has taken over; the object {name} was given up")
-        return number
+        sealed = [draft.seal() for draft in drafts]
+        new: list[NewPack] = []
+        for draft, data in zip(drafts, sealed, strict=True):
+            draft.name = packs.pack_name(draft.alias, self.new_id(run.now))
+            counted = (len(draft.staying) + len(draft.new), len(data), packs.pack_digest(data))
+            new.append(NewPack(draft.subject, draft.alias, draft.name, *counted))
+        opened = []
+        for number, draft, data in zip(self.packs.open(new, now=run.now), drafts, sealed, strict=True):
+            if number is not None:  # else erased meanwhile
+                draft.number = number
+                opened.append((draft, data))
+        problems = _do_at_once([partial(_put, objects, draft.name, data) for draft, data in opened])
+        written = [draft for (draft, _), problem in zip(opened, problems, strict=True) if problem is None]
+        for problem in filter(None, problems):
+            run.note(problem)
+        plans = self.packs.plans([(draft.subject, draft.number) for draft in written])
+        lost = [draft for draft, plan in zip(written, plans, strict=True) if plan is None or plan.pack is None]
+        if lost:  # it took so long that another process has taken over, and given them up
+            objects.delete([draft.name for draft in lost])
+            raise errors.LeaseLostError(f"another process has taken over; {len(lost)} objects were given up")
+        return written
 
     def _cold(self, number: int, entry: Entry) -> Keeping:
         record = entry.record
@@ -183,17 +210,18 @@ class Archives:
             return shorten(content, most)
         return self.summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
-    def _carry_out(
-        self, run: Run, found: Sequence[tuple[Decision, Entry]], keep: Callable[[Entry], Keeping]
-    ) -> dict[str, Kept]:
-        """Archive records as they were read; ``keep`` says what stays of each."""
+    def _move(self, run: Run, moves: Sequence[tuple[Subject, Move, Entry]]) -> dict[str, Kept]:
+        """Archive records as they were read, each subject's together."""
         done: dict[str, Kept] = {}
-        for start in range(0, len(found), _BATCH):
-            some = found[start : start + _BATCH]
-            moves = [to_move(decision, Cause.RULE, decision.rule, keeping=keep(entry)) for decision, entry in some]
-            batches = [(run.subject, moves)]
-            (outcomes,) = self.records.transition_all(batches, now=run.now, lease=run.lease, rules=run.rules)
-            for (_, entry), move, outcome in zip(some, moves, outcomes, strict=True):
+        for start in range(0, len(moves), run.most):
+            some = moves[start : start + run.most]
+            batches: dict[Subject, list[Move]] = {}
+            for subject, move, _ in some:
+                batches.setdefault(subject, []).append(move)
+            how: Any = {"now": run.now, "lease": run.lease, "rules": run.rules}
+            answers = self.records.transition_all(list(batches.items()), **how)
+            outcomes = (outcome for answered in answers for outcome in answered)
+            for (_, move, entry), outcome in zip(some, outcomes, strict=True):
                 done[move.id] = _kept(outcome, entry, move)
         return done
 
@@ -240,7 +268,7 @@ class Archives:
     def tidy(self, subject: Subject, number: int, *, now: int, lease: Lease) -> None:
         """Write a pack that a record has left anew without it. Only whoever has the lease writes to cold storage."""
         try:
-            self._settle(subject, number, lease, now)
+            self._settle(Run(now, lease), [(subject, number)])
         except errors.ObjectStoreError as problem:  # the next sweep tries again
             _log.warning("%s", problem)
 
@@ -264,50 +292,77 @@ class Archives:
 
         A pack that is damaged or missing keeps none of the others; it is an error in the end.
         """
-        unsettled = self.packs.unsettled(tenant)
-        trouble: errors.ObjectStoreError | None = None
-        for pack in unsettled:
-            try:
-                self._settle(pack.subject, pack.number, lease, now)
-            except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:
-                trouble = trouble or problem
-        if trouble is not None:
-            raise trouble
+        unsettled = [(pack.subject, pack.number) for pack in self.packs.unsettled(tenant)]
+        troubles: list[errors.ObjectStoreError] = []
+        for start in range(0, len(unsettled), _PACKS):
+            self._settle(Run(now, lease, note=troubles.append), unsettled[start : start + _PACKS])
+        if troubles:
+            raise troubles[0]
         return len(unsettled)
 
-    def _settle(self, subject: Subject, number: int, lease: Lease | None, now: int) -> None:
-        """Bring a pack to what it should be: kept as it is, written anew without what left it, or gone."""
-        state = self.packs.settle(subject, number)
-        if state == "stale":
-            with suppress(errors.NotFoundError):  # erased meanwhile
-                self._write_anew(subject, number, lease, now)
-        self._finish(subject, number)
+    def _settle(self, run: Run, keys: Sequence[PackKey], *, anew: bool = True) -> None:
+        """Bring packs to what they should be: kept as they are, written ``anew`` without what left them, or gone."""
+        states = self.packs.settle(keys) if keys else []
+        stale = [key for key, state in zip(keys, states, strict=True) if state == "stale"]
+        if anew and stale:
+            self._pack(run, self._drafts_of(run, stale))
+        if leaving := self.packs.leaving([key for key, state in zip(keys, states, strict=True) if state != "kept"]):
+            self.objects().delete([pack.name for pack in leaving])
+            self.packs.forget([(pack.subject, pack.number) for pack in leaving])
 
-    def _write_anew(self, subject: Subject, number: int, lease: Lease | None, now: int) -> None:
-        """Write a pack again, with what is to stay."""
-        pack = self.packs.get(subject, number)
-        if pack is None or is_tombstone(pack.subject):
-            return
-        run = Run(subject, self.packs.alias(subject), now, lease)
-        if self.packs.get(subject, number) != pack:  # another may have the name by now
-            return
-        staying = self._copied(pack)
-        again = self._write(run, staying)
-        self.packs.swap(subject, number, again, members=len(staying), lease=lease)
-        self._finish(subject, again)
+    def _drafts_of(self, run: Run, keys: Sequence[PackKey]) -> list[_Draft]:
+        """Packs that are to be written again, with what is to stay."""
+        drafts: list[_Draft] = []
+        for (subject, _), plan in zip(keys, self.packs.plans(keys), strict=True):
+            if plan is not None and plan.pack is not None and not is_tombstone(subject):
+                try:
+                    drafts.append(_Draft(subject, plan.alias, plan.pack, self._staying(plan)))
+                except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:
+                    run.note(problem)
+        return drafts
 
-    def _finish(self, subject: Subject, number: int) -> None:
-        """Settle a pack once more, and let its object go if no record lies in it."""
-        self.packs.settle(subject, number)
-        for pack in self.packs.leaving(subject, number):
-            self.objects().delete([pack.name])
-            self.packs.forget(subject, number)
+
+def _put(objects: ObjectStore, name: str, data: bytes) -> None:
+    """Write an object, and read it back."""
+    objects.put(name, data)
+    if objects.get(name) != data:
+        raise errors.ObjectDamagedError(
+            f"{objects.url} gave back something else than was written to {name}; nothing was moved there"
+        )
+
+
+def _do_at_once(tasks: Sequence[Callable[[], None]]) -> list[errors.ObjectStoreError | None]:
+    """Do several things at the same time, since each waits for a disk or a server; what went wrong with each. Once the
+    store itself is out of reach, those that have not begun share the error.
+    """
+    down: list[errors.ObjectStoreError] = []
+
+    def attempt(task: Callable[[], None]) -> errors.ObjectStoreError | None:
+        if down:
+            return down[0]
+        try:
+            task()
+        except (errors.ObjectDamagedError, errors.ObjectMissingError) as problem:
+            return problem
+        except errors.ObjectStoreError as problem:
+            down.append(problem)
+            return problem
+        return None
+
+    if len(tasks) < 2:
+        return [attempt(task) for task in tasks]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(tasks)), "holdfast-archive") as pool:
+        return [one.result() for one in [pool.submit(copy_context().run, attempt, task) for task in tasks]]
 
 
 def to_move(decision: Decision, cause: Cause, rule: str | None = None, **effects: Any) -> Move:
     """The move that carries a decision out."""
     whose, states = (decision.id, decision.version), (decision.source, decision.target)
     return Move(*whose, *states, decision.reason, cause, rule, **effects)
+
+
+def _archive(decision: Decision, keeping: Keeping) -> Move:
+    return to_move(decision, Cause.RULE, decision.rule, keeping=keeping)
 
 
 def _in_place(entry: Entry) -> Keeping:

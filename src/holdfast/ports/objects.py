@@ -101,11 +101,40 @@ class Pack(NamedTuple):
     digest: bytes
 
 
+class NewPack(NamedTuple):
+    """A cold object that is to be written."""
+
+    subject: Subject
+    alias: str | None
+    """The pseudonym that the subject goes by; ``None`` for whatever it has, or gets."""
+    name: str
+    records: int
+    size: int
+    digest: bytes
+
+
+class PackPlan(NamedTuple):
+    """A subject's pseudonym, a pack of theirs, and the records that lie in that and are to stay."""
+
+    alias: str
+    pack: Pack | None
+    members: frozenset[str]
+
+
+#: A pack, by its subject and its number.
+PackKey = tuple[Subject, int]
+
+
 class PackReader(Protocol):
     """Which cold objects there are."""
 
     def alias(self, subject: Subject) -> str:
         """The subject's pseudonym; ``NotFoundError`` if nothing is kept of it, because it was erased or never seen."""
+
+    def plans(self, wanted: Sequence[tuple[Subject, int | None]], *, below: int = 0) -> list[PackPlan | None]:
+        """Of each subject, the pack of that number, if it is kept or stale; without a number, the smallest that is kept
+        and has fewer bytes than ``below``. ``None`` for a subject of whom nothing is kept.
+        """
 
     def get(self, subject: Subject, number: int) -> Pack | None:
         """A pack that is kept, or stale."""
@@ -116,38 +145,42 @@ class PackReader(Protocol):
     def members(self, subject: Subject, number: int) -> list[str]:
         """The records that lie in a pack and are to stay."""
 
-    def small(self, subject: Subject, *, below: int) -> Pack | None:
-        """The smallest pack of a subject that is kept and has fewer bytes than that."""
-
     def oldest(self, limit: int) -> list[Pack]:
         """The oldest pack that is kept, or stale, of each subject; of those who have the oldest, up to ``limit``."""
+
+
+class Swap(NamedTuple):
+    """A pack that takes the place of another, which had so many members when the new one was written."""
+
+    subject: Subject
+    old: int
+    new: int
+    members: int
 
 
 class PackWriter(Protocol):
     """Notes what becomes of cold objects."""
 
-    def open(
-        self, subject: Subject, *, name: str, records: int, size: int, digest: bytes, now: int, alias: str | None = None
-    ) -> int:
-        """Note an object before it is written; its number. Records move into it by ``RecordStore.transition``.
+    def open(self, new: Sequence[NewPack], *, now: int) -> list[int | None]:
+        """Note objects before they are written; their numbers. Records move into them by ``RecordStore.transition``.
 
-        ``NotFoundError``, if the subject does not go by the pseudonym ``alias`` (any more).
+        ``None``, if the subject does not go by the pseudonym (any more).
         """
 
-    def swap(self, subject: Subject, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+    def swap(self, swaps: Sequence[Swap], *, lease: Lease | None = None) -> list[bool]:
         """Let the members of one pack lie in another, and those being deleted in none; the old pack is leaving.
 
         ``False``, changing nothing, if there are not so many members any more, or the new pack was given up.
         """
 
-    def settle(self, subject: Subject, number: int) -> str | None:
-        """The state that a pack is in by the records that lie in it, set; ``None`` if it is leaving already."""
+    def settle(self, packs: Sequence[PackKey]) -> list[str | None]:
+        """The states that packs are in by the records that lie in them, set; ``None`` for one that is leaving."""
 
-    def leaving(self, subject: Subject, number: int) -> list[Pack]:
-        """The pack, if it is leaving."""
+    def leaving(self, packs: Sequence[PackKey]) -> list[Pack]:
+        """Those of the packs that are leaving."""
 
-    def forget(self, subject: Subject, number: int) -> None:
-        """The object is gone."""
+    def forget(self, packs: Sequence[PackKey]) -> None:
+        """Their objects are gone."""
 
 
 class PackStore(PackReader, PackWriter, Protocol):

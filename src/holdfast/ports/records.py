@@ -203,6 +203,9 @@ class RecordReader(Protocol):
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         """The records with their encodings, in whatever state they are, by id."""
 
+    def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
+        """The same of several subjects, each with the ids that are wanted."""
+
     def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
@@ -288,7 +291,7 @@ class RecordWriter(Protocol):
     def transition_all(
         self, batches: Batches, *, now: int, lease: Lease | None = None, rules: int | None = None
     ) -> list[list[Outcome]]:
-        """The same for several subjects; each subject's moves are one transaction, or share one with others'.
+        """The same for several subjects, all in one transaction.
 
         With a lease, ``LeaseLostError`` if it is no longer the current one; with the version of the rules that the
         moves were decided by, ``RulesChangedError`` if it is no longer that. Both are checked in the same transaction.

@@ -12,8 +12,9 @@ from typing import Final
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
 from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
+from holdfast.core.packs import groups
 from holdfast.core.records import BIN, HISTORY, TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
-from holdfast.lifecycle.archive import Archives, Kept, to_move
+from holdfast.lifecycle.archive import Archives, Kept, Run, to_move
 from holdfast.lifecycle.sweeping.due import SweepOrder
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, add_up
 from holdfast.ports.stores import Tenant
@@ -21,9 +22,13 @@ from holdfast.ports.stores import Tenant
 _log = logging.getLogger("holdfast.sweep")
 #: A transaction is to take about this long, whatever the machine.
 _GOAL_SECONDS: Final = 0.06
-_LEAST, _MOST = 50, 2_000
+_FIRST, _LEAST, _MOST = 250, 50, 2_000
 #: Archives gather so many before they are made, so that what goes to cold storage is packed well.
 _ARCHIVED: Final = 5_000
+#: What is read, written to cold storage and moved together is to take about this long (its longest transaction takes
+#: less than half), and this many bytes at most.
+_ARCHIVED_SECONDS: Final = 0.25
+_ARCHIVED_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES: Final = 2_000
 Refresh = Callable[[Subject, list[str]], None]
 
@@ -49,7 +54,8 @@ class Batches:
     trouble: ObjectStoreError | None = None
     rules: int | None = None
     """The version of the rules that is swept by."""
-    _batch: int = 250
+    _batch: int = field(default_factory=lambda: _FIRST)
+    _archived: int = field(default_factory=lambda: _FIRST)
     _waiting: list[Decision] = field(default_factory=list)
     _done: dict[tuple[str, State, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     _without_cold: bool = False
@@ -92,8 +98,8 @@ class Batches:
             return
         began = time.monotonic()
         if waiting[0].target is State.ARCHIVED:
-            for subject, some in _by_subject(waiting):
-                self._archive(subject, some)
+            for group in self._groups(waiting):
+                self._archive(group)
             return
         store = self.tenant.history if waiting[0].kind == HISTORY else self.tenant.records
         grouped = _by_subject(waiting)
@@ -104,21 +110,41 @@ class Batches:
             if gone := [decision.id for decision in some if decision.kind == MemoryType.ENTITY]:
                 self.refresh(subject, gone)
         took = time.monotonic() - began
-        self._batch = int(min(max(self._batch * min(2.0, _GOAL_SECONDS / max(took, 1e-4)), _LEAST), _MOST))
+        self._batch = _adapt(self._batch, _GOAL_SECONDS, took)
         self._rest(took)
 
-    def _archive(self, subject: Subject, decisions: Sequence[Decision]) -> None:
-        """Archive records of one subject; without cold storage, those that need it wait for the next sweep."""
+    def _groups(self, decisions: Sequence[Decision]) -> Iterator[list[tuple[Subject, list[Decision]]]]:
+        """What is archived together: a subject's records as far as it goes, and as much of several as is moved in the
+        time of one transaction, and held in memory.
+        """
+        group: list[tuple[Subject, list[Decision]]] = []
+        for subject, theirs in _by_subject(decisions):
+            for part in groups([decision.size for decision in theirs], _ARCHIVED_BYTES):
+                some = [*(one for _, taken in group for one in taken), *theirs[part]]
+                size = sum(decision.size for decision in some)
+                is_other = bool(group) and group[-1][0] == subject
+                if group and (len(some) > self._archived or size > _ARCHIVED_BYTES or is_other):
+                    yield group
+                    group = []
+                group.append((subject, theirs[part]))
+        yield group
+
+    def _archive(self, group: Sequence[tuple[Subject, list[Decision]]]) -> None:
+        """Archive records; without cold storage, those that need it wait for the next sweep."""
         began = time.monotonic()
+        decisions = [decision for _, some in group for decision in some]
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
         kept = [Kept(Outcome.STALE) for _ in decisions]
         if not (cold and self._without_cold):
+            run = Run(self.now, self.order.lease(), self.rules, self._archived, self._note_trouble)
             with self.coping():
-                kept = self.archives.keep(subject, decisions, now=self.now, lease=self.order.lease(), rules=self.rules)
+                kept = [one for some in self.archives.keep(group, run) for one in some]
         self._count(decisions, [one.outcome for one in kept])
         self.bytes_before += sum(one.before for one in kept)
         self.bytes_after += sum(one.after for one in kept)
-        self._rest(time.monotonic() - began)
+        took = time.monotonic() - began
+        self._archived = _adapt(self._archived, _ARCHIVED_SECONDS, took * self._archived / len(decisions))
+        self._rest(took)
 
     @contextmanager
     def coping(self) -> Iterator[None]:
@@ -126,9 +152,12 @@ class Batches:
         try:
             yield
         except ObjectStoreError as problem:
-            self.trouble = self.trouble or problem
-            one_object = isinstance(problem, ObjectDamagedError | ObjectMissingError)
-            self._without_cold = self._without_cold or not one_object
+            self._note_trouble(problem)
+
+    def _note_trouble(self, problem: ObjectStoreError) -> None:
+        self.trouble = self.trouble or problem
+        one_object = isinstance(problem, ObjectDamagedError | ObjectMissingError)
+        self._without_cold = self._without_cold or not one_object
 
     def _rest(self, took: float) -> None:
         """Leave the machine to others for a while."""
@@ -166,6 +195,11 @@ class Batches:
                 total[1] += decision.size
                 self.order.note(decision)
         self.order.progress(len(decisions))
+
+
+def _adapt(size: int, goal: float, took: float) -> int:
+    """How many are to be done at once, after so many took so long."""
+    return int(min(max(size * min(2.0, goal / max(took, 1e-4)), _LEAST), _MOST))
 
 
 def _group(decision: Decision) -> tuple[bool, bool, str]:

@@ -146,6 +146,7 @@ class Keyring:
         self._master: MasterKey | None = None
         self._signers: dict[str, bytes] = {}
         self._lock = threading.Lock()
+        self._claim_lock = threading.RLock()
 
     # --- which keyring it is -------------------------------------------------------------------------------------
 
@@ -175,13 +176,16 @@ class Keyring:
         """See, once, that the store belongs to this keyring, and make the keyring's id if there is none.
         ``KeyringError``, before anything is made, if the store belongs to another keyring.
         """
-        if not self._claimed:
-            known = self.id()
-            if known is None:
-                self._bind(None)
-                known = self.make_id()
-            self._bind(known)
-            self._claimed = True
+        if self._claimed:
+            return
+        with self._claim_lock:  # else one thread sees the store bound to the id that another is about to write
+            if not self._claimed:
+                known = self.id()
+                if known is None:
+                    self._bind(None)
+                    known = self.make_id()
+                self._bind(known)
+                self._claimed = True
 
     # --- keys ----------------------------------------------------------------------------------------------------
 

@@ -107,3 +107,13 @@ SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint 
 
 -- name: forget_changes
 DELETE FROM changes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1 AND seq <= $2
+
+-- name: move_keeping
+UPDATE records SET state = $2, previous = state, version = version + 1, moved_at = $3, reason = $4,
+                   purge_at = CASE WHEN $2 = 'deleting' THEN coalesce($5::bigint, purge_at, $3) ELSE $5 END, bundle = $6,
+                   aged_from = coalesce($7::bigint, aged_from), pack = $8, model = $9, size = kept.size,
+                   vectors = kept.vectors, terms = kept.terms, metadata = kept.metadata, content = kept.content,
+                   body = kept.body
+FROM unnest($10::bigint[], $11::bigint[], $12::bytea[], $13::bytea[], $14::text[], packed($15)::bytea[], packed($16)::bytea[])
+     AS kept (key, size, vectors, terms, metadata, content, body)
+WHERE records.subject = $1 AND records.key = kept.key

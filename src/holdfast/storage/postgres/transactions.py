@@ -8,6 +8,7 @@ they rely on it; whoever changes such a thing has that lock alone.
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
@@ -80,8 +81,8 @@ class Statement:
             return bindings
         values = list(bindings)
         for place in self.packed:
-            if isinstance(values[place], str):
-                values[place] = b"\0" + values[place].encode()
+            value = values[place]
+            values[place] = [_pack(one) for one in value] if isinstance(value, list) else _pack(value)
         return values
 
     def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
@@ -106,6 +107,11 @@ class Statement:
             rows = (b"(" + _shifted(one[1], row * width) + b")" for row in range(size))
             self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows) + (one[2] or b"")
         return self._several[size]
+
+
+def _pack(value: Any) -> Any:
+    """A text that may be compressed, as it is sent."""
+    return b"\0" + value.encode() if isinstance(value, str) else value
 
 
 def _shifted(text: bytes, by: int) -> bytes:
@@ -191,6 +197,7 @@ class PostgresTransaction:
         self._schema = schema
         self._writes = writes
         self._later: list[Question] = []
+        self._ahead: defaultdict[Question, deque[RawCursor[Row]]] = defaultdict(deque)
         self._relied: Bindings | None = None
         self._guess: Guess | None = None
         self.instead: Instead | None = None
@@ -207,7 +214,9 @@ class PostgresTransaction:
     # --- statements ----------------------------------------------------------------------------------------------
 
     def _execute(self, name: str, bindings: Bindings) -> RawCursor[Row]:
-        return self._catch_up([piece(name, bindings)])
+        if self._ahead and (answers := self._ahead.get((name, tuple(bindings)))):
+            return answers.popleft()
+        return self._catch_up([piece(name, bindings)])[-1]
 
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
@@ -262,9 +271,20 @@ class PostgresTransaction:
         """Carry out a statement before the next one, or with the commit."""
         self._later.append((statement, bindings))
 
-    def _catch_up(self, asked: Sequence[Piece] = ()) -> RawCursor[Row]:
-        """Carry out what was left for later, and begin after all if nothing has begun; the answer to what is asked
-        with it.
+    def run_rows(self, statement: str, shared: Bindings, rows: Sequence[Bindings]) -> None:
+        """Carry out a statement for some rows at once: it takes what they share, and then their columns, as arrays."""
+        self.later(statement, (*shared, *map(list, zip(*rows, strict=True))))
+
+    def ask_ahead(self, questions: Iterable[Question]) -> None:
+        """Carry out statements in one go. The next who asks one of them has that answer."""
+        asked = list(questions)
+        answers = self._catch_up([piece(*question) for question in asked]) if asked else []
+        for (name, bindings), answer in zip(asked, answers[len(answers) - len(asked) :], strict=True):
+            self._ahead[name, tuple(bindings)].append(answer)
+
+    def _catch_up(self, asked: Sequence[Piece] = ()) -> list[RawCursor[Row]]:
+        """Carry out what was left for later, and begin after all if nothing has begun; the answers, last those to what
+        is asked with it.
         """
         if self._guess is not None:
             raise GuessError
@@ -277,7 +297,7 @@ class PostgresTransaction:
             answers = run_together(self.connection, pieces)
         if relied is not None and answers[1].fetchone() != (True,):
             raise AgainError
-        return answers[-1] if answers else self._cursor
+        return answers
 
     def commit(self) -> str | None:
         """Carry out what is left to be done, and commit; what the server calls it."""
@@ -299,9 +319,7 @@ class PostgresTransaction:
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
-        self._catch_up()
-        with _duplicates():
-            run_together(self.connection, list(STATEMENTS[statement].chunks(list(many))))
+        self._catch_up(list(STATEMENTS[statement].chunks(list(many))))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -349,6 +367,18 @@ class PostgresTransaction:
                 return None
             self._numbers[subject] = number
         return self._numbers[subject]
+
+    def numbers_of(self, subjects: Sequence[Subject]) -> list[int | None]:
+        """The same for several, in the order of their numbers."""
+        new = [subject for subject in dict.fromkeys(subjects) if subject not in self._numbers]
+        if len(new) > 1:
+            self.ask_ahead(("records.subject_no", (subject,)) for subject in new)
+            if self._writes:
+                found = {subject: self.find(int, "records.subject_no", (subject,)) or 0 for subject in new}
+                new = sorted(new, key=found.__getitem__)
+                self.ask_ahead(("records.subject_lock", (tenant_lock(self._schema, one), one)) for one in new)
+        known = {subject: self.number_of(subject) for subject in new}
+        return [self._numbers.get(subject, known.get(subject)) for subject in subjects]
 
     def _lock_subject(self, subject: Subject) -> int | None:
         """Share the tenant's lock, find the subject, and wait for its lock: in one go."""

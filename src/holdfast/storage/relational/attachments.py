@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from holdfast.core.audit import Action, Event, current_actor
@@ -17,11 +18,11 @@ from holdfast.core.records import BIN, LIVE, Fact, Move, Outcome, Scope, State, 
 from holdfast.core.texts import hash_text
 from holdfast.core.values import agent_of, agent_source, to_json
 from holdfast.ports.coordination import Lease
-from holdfast.ports.objects import Pack
+from holdfast.ports.objects import NewPack, Pack, PackKey, PackPlan, Swap
 from holdfast.ports.records import KeptText, Written
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import SqlStore, Transaction
+from holdfast.storage.relational.database import R, RowType, SqlStore, Transaction
 from holdfast.storage.relational.moves import CurrentRow, MoveBatch, find_current, refuse_removed_agents
 from holdfast.storage.relational.rows import KEPT_OUT_REASON, KINDS, FactsRow, all_keys, find_kept_out, read_alias
 
@@ -113,21 +114,49 @@ class SqlPacks(SqlStore):
         with self._database.read(subject) as tx:
             return _alias(tx, tx.number_of(subject))
 
-    def open(
-        self, subject: Subject, *, name: str, records: int, size: int, digest: bytes, now: int, alias: str | None = None
-    ) -> int:
+    def plans(self, wanted: Sequence[tuple[Subject, int | None]], *, below: int = 0) -> list[PackPlan | None]:
+        with self._database.read() as tx:
+            numbers = tx.numbers_of([subject for subject, _ in wanted])
+            asked = [
+                ("packs.small", (number, below)) if no is None else ("packs.get", (number, no))
+                for number, (_, no) in zip(numbers, wanted, strict=True)
+            ]
+            tx.ask_ahead([*asked, *(("records.alias", (number,)) for number in numbers if number is not None)])
+            aliases = [read_alias(tx, number) for number in numbers]
+            packs = [next((pack for pack in tx.all(Pack, *one) if pack.state != "leaving"), None) for one in asked]
+            members = [
+                None if pack is None else ("packs.members", (number, pack.number))
+                for number, pack in zip(numbers, packs, strict=True)
+            ]
+            tx.ask_ahead(one for one in members if one is not None)
+            listed = [frozenset(() if one is None else tx.all(str, *one)) for one in members]
+        found = zip(aliases, packs, listed, strict=True)
+        return [None if alias is None else PackPlan(alias, pack, inside) for alias, pack, inside in found]
+
+    def open(self, new: Sequence[NewPack], *, now: int) -> list[int | None]:
         with self._database.write() as tx:
-            number = tx.number_for(subject) if alias is None else tx.number_of(subject)
-            if alias is not None and _alias(tx, number) != alias:
-                raise _erased()
-            return tx.number("packs.open", (number, name, records, size, digest, now))
+            for pack in new:
+                if pack.alias is None:
+                    tx.number_for(pack.subject)
+            numbers = tx.numbers_of([pack.subject for pack in new])
+            tx.ask_ahead(("records.alias", (number,)) for number in numbers if number is not None)
+            asked = [
+                ("packs.open", (number, *pack[2:], now))
+                if (alias := read_alias(tx, number)) is not None and pack.alias in (None, alias)
+                else None
+                for number, pack in zip(numbers, new, strict=True)
+            ]
+            tx.ask_ahead(one for one in asked if one is not None)
+            return [None if one is None else tx.number(*one) for one in asked]
 
     def get(self, subject: Subject, number: int) -> Pack | None:
         found = self._ask_about(subject, Pack, "packs.get", number)
         return next((pack for pack in found if pack.state != "leaving"), None)
 
-    def leaving(self, subject: Subject, number: int) -> list[Pack]:
-        return [pack for pack in self._ask_about(subject, Pack, "packs.get", number) if pack.state == "leaving"]
+    def leaving(self, packs: Sequence[PackKey]) -> list[Pack]:
+        with self._database.read() as tx:
+            found = _ask_each(tx, Pack, "packs.get", packs)
+        return [pack for rows in found for pack in rows if pack.state == "leaving"]
 
     def unsettled(self, tenant: str) -> list[Pack]:
         return self._database.ask(Pack, "packs.unsettled", (tenant,))
@@ -135,46 +164,50 @@ class SqlPacks(SqlStore):
     def members(self, subject: Subject, number: int) -> list[str]:
         return self._ask_about(subject, str, "packs.members", number)
 
-    def small(self, subject: Subject, *, below: int) -> Pack | None:
-        return next(iter(self._ask_about(subject, Pack, "packs.small", below)), None)
-
     def oldest(self, limit: int) -> list[Pack]:
         return self._database.ask(Pack, "packs.oldest", (limit,))
 
-    def swap(self, subject: Subject, old: int, new: int, *, members: int, lease: Lease | None = None) -> bool:
+    def swap(self, swaps: Sequence[Swap], *, lease: Lease | None = None) -> list[bool]:
         with self._database.write() as tx:
             check_lease(tx, lease)
-            whose = tx.number_of(subject)
-            whole = whose is not None and tx.number("packs.count_members", (whose, old)) == members
-            if not whole or tx.find(int, "packs.is_writing", (whose, new)) is None:
-                return False
-            tx.run("packs.move_members", (whose, old, new))
-            tx.run("packs.empty", (whose, old))
-            tx.run("packs.set_state", (whose, old, "leaving"))
-            return True
+            members = _ask_each(tx, int, "packs.count_members", [(one.subject, one.old) for one in swaps])
+            written = _ask_each(tx, int, "packs.is_writing", [(one.subject, one.new) for one in swaps])
+            numbers = tx.numbers_of([one.subject for one in swaps])
+            asked = zip(swaps, members, written, strict=True)
+            can = [count == [one.members] and bool(is_writing) for one, count, is_writing in asked]
+            for whose, one in compress(zip(numbers, swaps, strict=True), can):
+                tx.later("packs.move_members", (whose, one.old, one.new))
+                tx.later("packs.empty", (whose, one.old))
+                tx.later("packs.set_state", (whose, one.old, "leaving"))
+            return can
 
-    def settle(self, subject: Subject, number: int) -> str | None:
+    def settle(self, packs: Sequence[PackKey]) -> list[str | None]:
         with self._database.write() as tx:
-            pack = (tx.number_of(subject), number)
-            state = tx.find(str, "packs.settle", pack)
-            if state == "leaving":
-                tx.run("packs.empty", pack)
-        return state
+            states = [next(iter(rows), None) for rows in _ask_each(tx, str, "packs.settle", packs)]
+            for (subject, number), state in zip(packs, states, strict=True):
+                if state == "leaving":
+                    tx.later("packs.empty", (tx.number_of(subject), number))
+        return states
 
-    def forget(self, subject: Subject, number: int) -> None:
+    def forget(self, packs: Sequence[PackKey]) -> None:
         with self._database.write() as tx:
-            tx.run("packs.forget", (tx.number_of(subject), number))
+            for (_, pack), number in zip(packs, tx.numbers_of([subject for subject, _ in packs]), strict=True):
+                tx.later("packs.forget", (number, pack))
+
+
+def _ask_each(tx: Transaction, row: RowType[R], statement: str, packs: Sequence[PackKey]) -> list[list[R]]:
+    """What a statement says of each of some packs."""
+    numbers = tx.numbers_of([subject for subject, _ in packs])
+    asked = [(statement, (whose, number)) for whose, (_, number) in zip(numbers, packs, strict=True)]
+    tx.ask_ahead(asked)
+    return [tx.all(row, *one) for one in asked]
 
 
 def _alias(tx: Transaction, number: int | None) -> str:
     alias = read_alias(tx, number)
     if alias is None:
-        raise _erased()
+        raise NotFoundError("nothing is kept of that user, or not any more: they were erased meanwhile")
     return alias
-
-
-def _erased() -> NotFoundError:
-    return NotFoundError("nothing is kept of that user, or not any more: they were erased meanwhile")
 
 
 class SqlFacts(SqlStore):

@@ -80,30 +80,45 @@ def append(tx: Transaction, subject: int, events: Sequence[Event]) -> None:
 
     The entries name the current actor. ``InvalidInputError`` where that names a user.
     """
-    if not events:
+    append_all(tx, [(subject, events)])
+
+
+def append_all(tx: Transaction, chained: Iterable[tuple[int, Sequence[Event]]]) -> None:
+    """The same for several subjects, whose entries are written together."""
+    drafts = {subject: list(chains.drafts(events)) for subject, events in chained if events}
+    if not drafts:
         return
+    actor = core_audit.current_actor(tx.author)
+    tx.ask_ahead(("audit.head", (subject,)) for subject in drafts)
+    heads = {subject: _find_head(tx, subject, actor) for subject in drafts}
+    numbers = iter(tx.all(int, "audit.numbers", (sum(map(len, drafts.values())),)))
+    added: list[tuple[object, ...]] = []
+    closings: dict[tuple[str, int], str] = {}
+    for subject, head in heads.items():
+        alias, seq, hashed = head
+        for draft in drafts[subject]:
+            event, no = draft.event, next(numbers)
+            seq += 1
+            shared = (event.action, id(event.detail))  # the same details object, the same text
+            if shared not in closings:
+                closings[shared] = chains.closing_of(event, actor)
+            text = chains.entry_text(alias, no, seq, draft, closings[shared])
+            hashed = chains.link(hashed, text)
+            added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
+        heads[subject] = (alias, seq, hashed)
+    tx.run_many("audit.append", added)
+    for subject, (_, seq, hashed) in heads.items():
+        tx.later("audit.move_head", (subject, seq, hashed, chains.GENESIS))
+
+
+def _find_head(tx: Transaction, subject: int, actor: str) -> tuple[bytes, int, bytes]:
+    """The pseudonym of a chain, and its last entry; ``InvalidInputError`` if the actor names a user."""
     head = tx.find(HeadRow, "audit.head", (subject,)) or tx.find(HeadRow, "audit.head_of_erased", (subject,))
     if head is None or head.alias is None:
         raise NotFoundError(f"there is no subject number {subject} to audit; make it known with ensure_subject first")
-    seq, hashed = head.seq or 0, head.hash or chains.GENESIS
-    actor = core_audit.current_actor(tx.author)
     if not core_audit.is_own_actor(actor):
         _check_actor(tx, subject, actor)
-    entries = list(chains.drafts(events))
-    numbers = tx.all(int, "audit.numbers", (len(entries),))
-    added: list[tuple[object, ...]] = []
-    closings: dict[tuple[str, int], str] = {}
-    for no, draft in zip(numbers, entries, strict=True):
-        event = draft.event
-        seq += 1
-        shared = (event.action, id(event.detail))  # the same details object, the same text
-        if shared not in closings:
-            closings[shared] = chains.closing_of(event, actor)
-        text = chains.entry_text(head.alias, no, seq, draft, closings[shared])
-        hashed = chains.link(hashed, text)
-        added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
-    tx.run_many("audit.append", added)
-    tx.later("audit.move_head", (subject, seq, hashed, chains.GENESIS))
+    return head.alias, head.seq or 0, head.hash or chains.GENESIS
 
 
 def _check_actor(tx: Transaction, subject: int, actor: str) -> None:

@@ -303,6 +303,14 @@ class Transaction(Protocol):
     def run_many(self, statement: str, many: Iterable[Bindings], /) -> None:
         """Carry out a statement for each of many bindings."""
 
+    def run_rows(self, statement: str, shared: Bindings, rows: Sequence[Bindings], /) -> None:
+        """Carry out a statement for each of some rows, whose first values they share, as ``later`` does: at once, where
+        the engine can.
+        """
+
+    def ask_ahead(self, questions: Iterable[Question], /) -> None:
+        """Carry out statements in one go. The next who asks one of them, with the same values, has that answer."""
+
     def attempt(self) -> AbstractContextManager[None]:
         """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
 
@@ -310,6 +318,9 @@ class Transaction(Protocol):
         """The number of a subject that has been seen before. A transaction that writes has the subject to itself from
         here on.
         """
+
+    def numbers_of(self, subjects: Sequence[Subject], /) -> list[int | None]:
+        """The same for several. They are locked in the order of their numbers, as by everybody who locks several."""
 
     def number_for(self, subject: Subject, /, *, alias: bytes | None = None) -> int:
         """The same, for a subject seen before or not; one that was not has the pseudonym ``alias``, or a new one."""

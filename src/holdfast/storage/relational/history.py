@@ -22,7 +22,7 @@ from holdfast.storage.relational import sessions
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
-from holdfast.storage.relational.moves import REFUSALS, Holds, MoveBatch, removed_until, transition_all
+from holdfast.storage.relational.moves import REFUSALS, Holds, MovesOf, removed_until, transition_all
 from holdfast.storage.relational.rows import START
 from holdfast.storage.relational.rules import Profiles, scope_of
 
@@ -346,10 +346,10 @@ class SqlHistory(SqlStore):
     ) -> list[list[Outcome]]:
         return transition_all(self._database, batches, self._move_all, now=now, lease=lease, rules=rules)
 
-    def _move_all(self, batch: MoveBatch, moves: Sequence[Move]) -> list[Outcome]:
-        outcomes = [sessions.move_session(self._profiles, batch, move) for move in moves]
-        batch.tx.then(partial(sessions.end_windows, self._elsewhere, batch.ended))
-        return outcomes
+    def _move_all(self, batches: Sequence[MovesOf]) -> list[list[Outcome]]:
+        for batch, _ in batches:
+            batch.tx.then(partial(sessions.end_windows, self._elsewhere, batch.ended))
+        return [[sessions.move_session(self._profiles, batch, move) for move in moves] for batch, moves in batches]
 
     def erase(self, subject: Subject, item_id: str, *, limit: int, lease: Lease | None = None) -> int:
         session = self.get(subject, item_id)

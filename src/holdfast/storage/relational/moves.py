@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
@@ -32,9 +32,9 @@ from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import removed_agent
-from holdfast.storage.relational.audit import append
+from holdfast.storage.relational.audit import append_all
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import DuplicateError, Transaction, Transactions
+from holdfast.storage.relational.database import DuplicateError, Question, Transaction, Transactions
 from holdfast.storage.relational.rows import (
     KINDS,
     Counts,
@@ -96,13 +96,21 @@ class MovedRow(NamedTuple):
     size: int
 
 
+#: What a statement found of records, or moved; ``None`` if there was none to ask.
+Found = list[CurrentRow] | list[MovedRow] | None
+
+
 class Holds:
     """The holds that may cover something of a subject."""
 
     def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
         self._user_id = subject.user_id
-        whose = (subject.tenant, self._user_id)
-        self.active = tx.all(Hold, "records.active_holds", whose) if is_held else []
+        self.active = tx.all(Hold, *self.question(subject)) if is_held else []
+
+    @staticmethod
+    def question(subject: Subject) -> Question:
+        """How they are asked for."""
+        return "records.active_holds", (subject.tenant, subject.user_id)
 
     def find(self, agent_id: str, session_id: str | None, item_id: str, metadata: str = "{}") -> Hold | None:
         """The hold that covers something, if one does; by its metadata as it is stored."""
@@ -147,6 +155,7 @@ class MoveBatch:
         self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
         self._moved: dict[tuple[Any, ...], int] = defaultdict(int)
         self._shifts: dict[int, list[int]] = {}
+        self._kept: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
 
     def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
@@ -164,7 +173,10 @@ class MoveBatch:
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        return self._move(move, find_current(self.tx, move.id, self.number, with_metadata=bool(self.holds.active)))
+        row = find_current(self.tx, move.id, self.number, with_metadata=bool(self.holds.active))
+        outcome = self._move(move, row)
+        self._write_kept()
+        return outcome
 
     def _move(self, move: Move, row: CurrentRow | None) -> Outcome:
         """The same for a record as it stands."""
@@ -201,33 +213,57 @@ class MoveBatch:
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; try again")
 
     def move_all(self, moves: Sequence[Move]) -> list[Outcome]:
-        """Carry out moves in their order, or say why not. Many alike removals, with no hold to ask for, are one
-        statement; many records that are to be archived are looked up by one.
+        """Carry out moves in their order, or say why not."""
+        return self.carry_out(moves, self.find_all(self.question(moves)))
+
+    def question(self, moves: Sequence[Move], least: int = _MANY) -> Question | None:
+        """The one statement that looks up many records that are to be archived, or carries out many alike removals with
+        no hold to ask for; ``None`` if there is none for these moves.
         """
-        if len(moves) >= _MANY and all(move.target is State.ARCHIVED for move in moves):
-            listed = to_json([move.id for move in moves])
-            asked = (listed, self.number, bool(self.holds.active))
-            known = {row.id: row for row in self.tx.all(CurrentRow, "records.current_all", asked)}
-            return [self._move(move, known.pop(move.id, None)) for move in moves]
-        first = moves[0] if moves else None
-        alike = first is not None and first.target in _PLAIN and first.keeping is None and not self.holds.active
-        if len(moves) < _MANY or first is None or not alike or any(move[2:] != first[2:] for move in moves):
-            return [self.move(move) for move in moves]
-        if len({move.id for move in moves}) < len(moves):
-            return [self.move(move) for move in moves]
-        if first.target not in NEXT[first.source]:
-            return [Outcome.STALE for _ in moves]
+        if len(moves) < least or len({move.id for move in moves}) < len(moves):
+            return None
+        if all(move.target is State.ARCHIVED for move in moves):
+            return "records.current_all", (to_json([move.id for move in moves]), self.number, bool(self.holds.active))
+        first = moves[0]
+        alike = first.target in _PLAIN and first.target in NEXT[first.source] and first.keeping is None
+        if not alike or self.holds.active or any(move[2:] != first[2:] for move in moves):
+            return None
         listed = to_json([[move.id, move.version] for move in moves])
-        if first.target is State.RECYCLED:
-            how = (self.now, first.reason, first.purge_at, first.bundle, first.aged_from)
-            found = self.tx.all(MovedRow, "records.recycle_all", (*how, listed, self.number, first.source))
-        else:
-            found = self.tx.all(MovedRow, "records.erase_all", (listed, self.number, first.source))
-        moved = {row.id: row for row in found}
+        if first.target is State.DELETED:
+            return "records.erase_all", (listed, self.number, first.source)
+        how = (self.now, first.reason, first.purge_at, first.bundle, first.aged_from)
+        return "records.recycle_all", (*how, listed, self.number, first.source)
+
+    def find_all(self, question: Question | None) -> Found:
+        """What that statement gives."""
+        if question is None:
+            return None
+        is_look = question[0] == "records.current_all"
+        return self.tx.all(CurrentRow, *question) if is_look else self.tx.all(MovedRow, *question)
+
+    def needs(self, moves: Sequence[Move], found: Found) -> Iterator[Question]:
+        """What will be asked when moves are carried out."""
+        for code in {row.kind for row in found or ()} - self._counters.keys():
+            yield "records.scope", (scope_number(self.number, KINDS[code]),)
+        kept = [move.keeping for move in moves if move.keeping is not None]
+        for number in {keeping.pack for keeping in kept} - {None}:
+            yield "packs.is_writing", (self.number, number)
+        for model in {keeping.encoding.model for keeping in kept} - {None}:
+            yield "records.model", (model,)
+
+    def carry_out(self, moves: Sequence[Move], found: Found) -> list[Outcome]:
+        """Carry out moves by what was found for them."""
+        if found is None:
+            return [self.move(move) for move in moves]
+        known: dict[str, Any] = {row.id: row for row in found}
+        if moves[0].target is State.ARCHIVED:
+            outcomes = [self._move(move, known.get(move.id)) for move in moves]
+            self._write_kept()
+            return outcomes
         for move in moves:
-            if move.id in moved:
-                self._note_removal(move, moved[move.id])
-        return [Outcome.DONE if move.id in moved else Outcome.STALE for move in moves]
+            if move.id in known:
+                self._note_removal(move, known[move.id])
+        return [Outcome.DONE if move.id in known else Outcome.STALE for move in moves]
 
     def _note_removal(self, move: Move, row: MovedRow) -> None:
         """What goes with a removal that has been written."""
@@ -340,10 +376,16 @@ class MoveBatch:
             self._models[encoding.model] = model_code(self.tx, encoding.model)
         model = self._models[encoding.model]
         texts = (stored.metadata, stored.content, stored.body)
-        kept = (move.keeping.pack, stored.size, model, encoding.vectors, encoding.terms, *texts)
-        # What is live already takes no name that it has not, so nothing is in its way, and nobody waits for the answer.
-        write = self.tx.later if move.source in LIVE else self.tx.run
-        write("records.move_keeping", (*values, *kept, key))
+        kept = (key, stored.size, encoding.vectors, encoding.terms, *texts)
+        self._kept[self.number, *values, move.keeping.pack, model].append(kept)
+        if move.source not in LIVE:  # it may find its name taken; what is live already takes none that it has not
+            self._write_kept()
+
+    def _write_kept(self) -> None:
+        """Write what stays of records, those of the same move together."""
+        kept, self._kept = self._kept, defaultdict(list)
+        for shared, rows in kept.items():
+            self.tx.run_rows("records.move_keeping", shared, rows)
 
     def _can_fill(self, number: int | None) -> bool:
         """Whether a pack that a record is to lie in is still there to take it."""
@@ -374,53 +416,86 @@ class MoveBatch:
 
     def save(self) -> None:
         """Write the counts, the list of changes and the audit chain."""
+        save_all(self.tx, [self])
+
+    @property
+    def events(self) -> tuple[int, list[Event]]:
+        """What the audit chain is to say, and whose that is."""
+        return self.number, self._events
+
+    def count_all(self) -> None:
+        """Write the counts and the list of changes."""
         for counter in self._counters.values():
             counter.save()
         for code, counts in self._shifts.items():
             if any(counts):
                 self.tx.later("figures.count_states", (scope_number(self.number, KINDS[code]), *counts))
-        if self._events:
-            append(self.tx, self.number, self._events)
         for (kind, _, target, _, cause, _), count in self._moved.items():
             self.tx.later("records.count_moves", (self.number, kind, target, cause, count))
 
 
+#: Moves of one subject, and what carries them out.
+MovesOf = tuple[MoveBatch, Sequence[Move]]
+
+
+def save_all(tx: Transaction, batches: Sequence[MoveBatch]) -> None:
+    """Write what goes with the moves of several subjects."""
+    for batch in batches:
+        batch.count_all()
+    append_all(tx, (batch.events for batch in batches))
+
+
+def move_records(batches: Sequence[MovesOf]) -> list[list[Outcome]]:
+    """Carry out moves of records of several subjects, in few round trips."""
+    if not batches:
+        return []
+    tx, least = batches[0][0].tx, _MANY if len(batches) == 1 else 1
+    questions = [batch.question(moves, least) for batch, moves in batches]
+    tx.ask_ahead(question for question in questions if question is not None)
+    found = [batch.find_all(question) for (batch, _), question in zip(batches, questions, strict=True)]
+    asked = zip(batches, found, strict=True)
+    tx.ask_ahead(need for (batch, moves), rows in asked for need in batch.needs(moves, rows))
+    return [batch.carry_out(moves, rows) for (batch, moves), rows in zip(batches, found, strict=True)]
+
+
 def transition(
     tx: Transaction,
-    subject: Subject,
-    moves: Sequence[Move],
-    move_all: Callable[[MoveBatch, Sequence[Move]], list[Outcome]],
+    batches: Sequence[tuple[Subject, Sequence[Move]]],
+    move_all: Callable[[Sequence[MovesOf]], list[list[Outcome]]],
     *,
     now: int,
     rules: int | None = None,
-) -> list[Outcome]:
-    """Carry out moves of a subject in the way given; ``RulesChangedError`` if they were decided by other rules."""
-    number = tx.number_of(subject)
-    check_rules(tx, subject, rules)
-    if number is None:
-        return [Outcome.STALE for _ in moves]
-    batch = MoveBatch(tx, subject, number, now=now)
-    outcomes = move_all(batch, moves)
-    batch.save()
-    return outcomes
+) -> list[list[Outcome]]:
+    """Carry out moves of subjects in the way given; ``RulesChangedError`` if they were decided by other rules."""
+    numbers = tx.numbers_of([subject for subject, _ in batches])
+    for tenant in sorted({subject.tenant for subject, _ in batches}):
+        check_rules(tx, tenant, rules)
+    known = [
+        (subject, number, moves)
+        for (subject, moves), number in zip(batches, numbers, strict=True)
+        if number is not None
+    ]
+    tx.ask_ahead(Holds.question(subject) for subject, *_ in known)
+    made = [(MoveBatch(tx, subject, number, now=now), moves) for subject, number, moves in known]
+    moved = iter(move_all(made))
+    save_all(tx, [batch for batch, _ in made])
+    answers = zip(batches, numbers, strict=True)
+    return [[Outcome.STALE for _ in moves] if number is None else next(moved) for (_, moves), number in answers]
 
 
 def transition_all(
     database: Transactions,
     batches: Sequence[tuple[Subject, Sequence[Move]]],
-    move_all: Callable[[MoveBatch, Sequence[Move]], list[Outcome]],
+    move_all: Callable[[Sequence[MovesOf]], list[list[Outcome]]],
     *,
     now: int,
     lease: Lease | None,
     rules: int | None,
 ) -> list[list[Outcome]]:
-    """The same for several subjects, as long as the lease is current."""
-    outcomes: list[list[Outcome]] = []
-    for group in database.groups(batches):
-        with database.write() as tx:
-            check_lease(tx, lease)
-            outcomes += [transition(tx, subject, moves, move_all, now=now, rules=rules) for subject, moves in group]
-    return outcomes
+    """The same in a transaction of their own, as long as the lease is current."""
+    with database.write() as tx:
+        check_lease(tx, lease)
+        return transition(tx, batches, move_all, now=now, rules=rules)
 
 
 def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:

@@ -309,13 +309,20 @@ class SqlRecords(SqlStore):
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
+        return self.entries_of([(subject, record_ids)])[0]
+
+    def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
         with self._database.read() as tx:
-            number = tx.number_of(subject)
-            asked = (to_json(record_ids), number)
-            found = tx.all(record_rows.RecordRow, "records.entries", asked)
-            encodings = tx.all(EncodingRow, "records.encodings", asked)
-        encoded = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encodings}
-        return {row.id: Entry(record_rows.as_record(subject, row), encoded[row.id]) for row in found}
+            numbers = tx.numbers_of([subject for subject, _ in wanted])
+            asked = [(to_json(ids), number) for (_, ids), number in zip(wanted, numbers, strict=True)]
+            tx.ask_ahead((name, one) for one in asked for name in ("records.entries", "records.encodings"))
+            found = [tx.all(record_rows.RecordRow, "records.entries", one) for one in asked]
+            encodings = [tx.all(EncodingRow, "records.encodings", one) for one in asked]
+        entries = []
+        for (subject, _), rows, encoded in zip(wanted, found, encodings, strict=True):
+            known = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encoded}
+            entries.append({row.id: Entry(record_rows.as_record(subject, row), known[row.id]) for row in rows})
+        return entries
 
     def binned(
         self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = record_rows.START, limit: int
@@ -466,7 +473,7 @@ class SqlRecords(SqlStore):
         with self._database.write() as tx:
             tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
             record_moves.refuse_removed_agents(tx, [agent])
-            return record_moves.transition(tx, subject, moves, MoveBatch.move_all, now=now)
+            return record_moves.transition(tx, [(subject, moves)], record_moves.move_records, now=now)[0]
 
     def transition_all(
         self,
@@ -477,7 +484,7 @@ class SqlRecords(SqlStore):
         rules: int | None = None,
     ) -> list[list[Outcome]]:
         return record_moves.transition_all(
-            self._database, batches, MoveBatch.move_all, now=now, lease=lease, rules=rules
+            self._database, batches, record_moves.move_records, now=now, lease=lease, rules=rules
         )
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:

@@ -208,11 +208,10 @@ def scope_of(subject: Subject, agent_id: str, session_id: str | None) -> Scope:
     return Scope(subject.tenant, subject.user_id, agent_id, session_id)
 
 
-def check_rules(tx: Transaction, subject: Subject, version: int | None) -> None:
+def check_rules(tx: Transaction, tenant: str, version: int | None) -> None:
     """``RulesChangedError`` if the rules that moves were decided by are no longer in force; for use inside the
-    transaction that relies on it, once it has the subject to itself.
+    transaction that relies on it, once it has a subject of the tenant to itself.
     """
-    tenant = subject.tenant
     if version is not None and version_of(tx, tenant) != version:
         raise RulesChangedError(f"the rules of tenant {tenant!r} were changed meanwhile; what is due is looked up anew")
 

@@ -106,3 +106,10 @@ SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
 -- name: forget_changes
 DELETE FROM changes WHERE scope = ? AND seq <= ?
+
+-- name: move_keeping
+UPDATE records SET state = ?2, previous = state, version = version + 1, moved_at = ?3, reason = ?4,
+                   purge_at = CASE WHEN ?2 = 'deleting' THEN coalesce(?5, purge_at, ?3) ELSE ?5 END, bundle = ?6,
+                   aged_from = coalesce(?7, aged_from), pack = ?8, model = ?9, size = ?11, vectors = ?12, terms = ?13,
+                   metadata = ?14, content = ?15, body = ?16
+WHERE key = ?10 AND subject = ?1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, cast
 
@@ -167,6 +167,13 @@ class SqliteTransaction:
         except apsw.ConstraintError as problem:
             raise _duplicate(problem) from problem
 
+    def run_rows(self, statement: str, shared: Bindings, rows: Sequence[Bindings]) -> None:
+        """Carry out a statement for each of some rows, whose first values they share."""
+        self.run_many(statement, [(*shared, *row) for row in rows])
+
+    def ask_ahead(self, questions: Iterable[Question]) -> None:
+        """Nobody is far away: each is asked when its answer is wanted."""
+
     def attempt(self) -> AbstractContextManager[None]:
         """A statement that fails undoes itself."""
         return nullcontext()
@@ -176,6 +183,10 @@ class SqliteTransaction:
         for (number,) in self._execute("records.subject_no", (subject,)):
             return int(number)
         return None
+
+    def numbers_of(self, subjects: Sequence[Subject]) -> list[int | None]:
+        """The same for several."""
+        return [self.number_of(subject) for subject in subjects]
 
     def number_for(self, subject: Subject, *, alias: bytes | None = None) -> int:
         """The number of a subject, seen before or not."""

@@ -205,13 +205,6 @@ WHERE records.ttl IS NOT NULL AND state IN ('active', 'archived') AND aged_from 
 -- name: refresh
 UPDATE records SET aged_from = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2
 
--- name: move_keeping
-UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
-                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END,
-                   bundle = $5, aged_from = coalesce($6::bigint, aged_from), pack = $7, size = $8, model = $9, vectors = $10,
-                   terms = $11, metadata = $12, content = packed($13), body = packed($14)
-WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
-
 -- name: embed
 UPDATE records SET model = $1, vectors = $2, terms = $3 WHERE subject = $4::bigint >> :KEY_BITS AND key = $4 AND version = $5
 
