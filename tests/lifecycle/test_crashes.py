@@ -312,10 +312,12 @@ def kill_a_sweep(home: Path, clock: FakeClock, after: int) -> bool:
 
 
 def whole_contents(holdfast: Holdfast) -> dict[str, str]:
-    """Of every memory that is not deleted: its content, from wherever that lies."""
+    """Of every memory that is not deleted, and has not begun to be: its content, from wherever that lies."""
     found = {}
     for record_id, user_id in raw.rows(
-        holdfast, "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject"
+        holdfast,
+        "SELECT id, substr(subjects.subject, 9) FROM records JOIN subjects ON subjects.no = records.subject "
+        "WHERE state <> 'deleting'",
     ):
         record = holdfast.services.records.get(Subject("default", user_id), record_id)
         assert record is not None
