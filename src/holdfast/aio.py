@@ -266,6 +266,8 @@ class AsyncHolds(_Wrapper[Holds]):
     get = _verb(Holds.get)
     covered = _verb(Holds.covered)
     count = _verb(Holds.count)
+    count_some = _verb(Holds.count_some)
+    preview = _verb(Holds.preview)
     list = _verb(Holds.list)
     release = _verb(Holds.release)
 
@@ -304,6 +306,7 @@ class AsyncSchedule(_Wrapper[Schedule]):
     """``holdfast.schedule`` for async callers."""
 
     list = _verb(Schedule.list)
+    next_run = _verb(Schedule.next_run)
     runs = _verb(Schedule.runs)
     set = _verb(Schedule.set)
     run = _verb(Schedule.run)

@@ -26,7 +26,7 @@ from holdfast.manager import Memory
 from holdfast.memory.explain import describe_life, explain
 from holdfast.memory.services import Latencies
 from holdfast.ports.feed import Embedder
-from holdfast.privacy.erasure import Erasure
+from holdfast.privacy.erasure import Erasure, ignore
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
 from holdfast.results.lifecycle import (
@@ -253,15 +253,16 @@ class Holdfast(TenantServices):
             for user in self.services.reader.users(self.tenant, after=start, limit=limit)
         ]
 
-    def erase_user(self, user_id: str) -> Erasure:
+    def erase_user(self, user_id: str, *, progress: Callable[[int, str], None] = ignore) -> Erasure:
         """Erase a user for good: everything, in every place, past the recycle bin. What was found and removed where.
 
         It is in the ledger before anything goes, so that no copy of the store brings it back. ``HeldError``, audited,
         while a hold stands on anything of theirs. Where something is away just now, the answer says that it is
         pending, and the next sweep goes on with it; nobody can find or read anything of it from the beginning.
+        ``progress`` hears of each step when it is reached, and how much was removed in it.
         """
         self._base.tenants.add(self.tenant)
-        return self._base.erase(Scope.check(self.tenant, user_id, "anyone").subject)
+        return self._base.erase(Scope.check(self.tenant, user_id, "anyone").subject, progress)
 
     def preview_erasure(self, user_id: str) -> ErasurePreviewResult:
         """What erasing a user would remove from where, and the holds that would refuse it. Nothing is changed."""

@@ -52,7 +52,7 @@ from holdfast.memory.working import WorkingStore
 from holdfast.ports.feed import Embedder
 from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.certificates import Certificates, Engines, find_erasure
-from holdfast.privacy.erasure import Beside, Eraser, Erasure
+from holdfast.privacy.erasure import Beside, Eraser, Erasure, ignore
 from holdfast.privacy.keep_out import KeepOut
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.signatures import SigningKeys
@@ -321,7 +321,7 @@ class Store:
         """Whether an API key was ever revoked."""
         return f"{_REVOKED}{key_id}" in self.state.names(_REVOKED)
 
-    def erase(self, subject: Subject) -> Erasure:
+    def erase(self, subject: Subject, progress: Callable[[int, str], None] = ignore) -> Erasure:
         """Erase a subject for good, in every place."""
 
         def prepare() -> None:
@@ -329,7 +329,7 @@ class Store:
             self.certificates.prepare()  # what could not be certified is not begun
             self._find_parts(subject)
 
-        erasure = self.eraser.erase(subject, prepare)
+        erasure = self.eraser.erase(subject, prepare, progress)
         _erasures.info(
             "erased user %s for good: %s%s",
             name_in_logs(erasure.alias),

@@ -165,3 +165,27 @@ def test_a_token_that_ended_stands_for_nothing_and_what_is_over_is_forgotten(eng
     engine.sign_ins.add(ended, key.id, now=NOW + 9, until=NOW + 20)
     assert engine.sign_ins.find(other, now=NOW) is None, "each new one clears away what is over"
     assert engine.sign_ins.find(ended, now=NOW + 10) == key
+
+
+# --- jobs of the console ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_of_the_console_is_seen_by_every_process_and_goes_with_who_is_named_in_it(
+    engine: Engine, elsewhere: Engine, me: Person
+) -> None:
+    jobs, owner = engine.console_jobs, new_id().encode()
+    running, named, nameless, other = (new_id() for _ in range(4))
+    for job_id, content in ((running, None), (named, f'{{"user_id": "{me.user_id}"}}'), (other, '{"days": 9}')):
+        jobs.save(job_id, owner, "{}", content, now=NOW, is_nameless=False)
+    jobs.save(nameless, owner, "{}", None, now=NOW, is_nameless=True)
+    assert elsewhere.console_jobs.find(named, owner) == (("{}", f'{{"user_id": "{me.user_id}"}}', False, NOW))
+    assert jobs.find(named, owner + b"x") is None
+
+    engine.subjects.detach(me.subject, now=NOW, begin=lambda _alias: None, defer=lambda _alias: None)
+    for job_id in (running, nameless):
+        jobs.save(job_id, owner, '{"is_over": true}', '{"result": 1}', now=NOW + 1, is_nameless=job_id == nameless)
+    contents = [jobs.find(one, owner) for one in (running, named, nameless, other)]
+    assert [one and one.content for one in contents] == [None, None, '{"result": 1}', '{"days": 9}']
+    assert [one and one.is_cleared for one in contents] == [True, True, True, False]
+    jobs.forget(NOW + 1)
+    assert [jobs.find(one, owner) is None for one in (running, named, nameless, other)] == [False, True, False, True]

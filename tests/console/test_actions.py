@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from typing import Any
 
 from api.world import AGENT, USER
 from clocks import wait_until
 from console.browser import Browser, Seen, Site
+from holdfast.edges.console.jobs import hash_token
 
 
 def whose(site: Site, name: str = "memory_id") -> dict[str, str]:
@@ -148,3 +151,117 @@ def test_a_forecast_shows_each_day_by_its_address(site: Site) -> None:
     assert "Nothing becomes due until then." in tomorrow.text
     assert "365 days after it was made" in later.text
     assert browser.get(started.path, day="x" * 50).status == 200
+
+
+def test_every_process_shows_the_page_of_a_job(own_site: Site) -> None:
+    browser = own_site.browser("read")
+    path = start(browser).path
+    own_site.restart()
+    elsewhere = Browser(own_site)
+    elsewhere.cookies.update(browser.cookies)
+    assert "The plan up to" in end(elsewhere, path).text
+
+
+def test_a_job_whose_process_has_ended_says_so_and_is_forgotten_in_an_hour(own_site: Site) -> None:
+    browser, clock, jobs = own_site.browser("read"), own_site.holdfast.services.clock, own_site.holdfast.services
+    path = start(browser).path
+    end(browser, path)
+    job_id, owner = path.rpartition("/")[2], hash_token(browser.cookies["holdfast_console"])
+    found = jobs.console_jobs.find(job_id, owner)
+    assert found is not None
+    said = json.dumps({**json.loads(found.said), "is_over": False})
+    jobs.console_jobs.save(job_id, owner, said, None, now=jobs.now(), is_nameless=False)
+    assert "data-refresh" in browser.get(path).html
+    clock.advance(seconds=90)  # type: ignore[attr-defined]
+    assert "The process that ran it has ended" in browser.get(path).text
+    clock.advance(hours=1)  # type: ignore[attr-defined]
+    assert browser.get(path).code == "not_found"
+    own_site.holdfast.sweep()
+    assert jobs.console_jobs.find(job_id, owner) is None
+
+
+def erase(site: Site, browser: Browser) -> Seen:
+    release(site)
+    return end(browser, browser.do("erase_user", user_id=USER).path)
+
+
+def test_an_erasure_shows_each_step_with_its_count_and_its_time_and_names_nobody(own_site: Site) -> None:
+    browser = own_site.browser("admin")
+    ended = erase(own_site, browser)
+    rows = re.findall(r'<tr><td data-label="step">(.*?)</td><td class="n" data-label="removed">(.*?)</td>', ended.html)
+    steps = [name for name, _ in rows]
+    assert steps[0] == "the ledger, and out of recall"
+    assert steps[-3:] == ["bytes in files", "a last look in every place", "the certificate"]
+    assert int(re.sub(r"<.*?>|,", "", dict(rows)["rows of the store"])) > 5
+    assert len(re.findall(r'data-label="took">[\d.]+ m?s<', ended.html)) == len(rows)
+    assert USER not in re.sub(r"base64,[^\"]*", "", ended.html)
+    found = own_site.holdfast.services.console_jobs.find(
+        ended.path.rpartition("/")[2], hash_token(browser.cookies["holdfast_console"])
+    )
+    assert found is not None
+    assert USER not in f"{found.said}{found.content}"
+
+
+def test_an_erasure_clears_what_jobs_said_of_the_user(own_site: Site) -> None:
+    browser, other = own_site.browser("admin"), own_site.browser("read")
+    own_site.world.engine.manager(USER, AGENT).add("The cat is called Tom.")
+    path = start(other).path
+    assert USER in end(other, path).html
+    erase(own_site, browser)
+    shown = other.get(path)
+    assert USER not in shown.html
+    assert "Somebody was erased who may be in what came of it" in shown.text
+
+
+# --- undo -------------------------------------------------------------------------------------------------------------
+
+
+def undo(browser: Browser, done: Seen, action: str) -> Seen:
+    shown = browser.send(done.form(f"/do/{action}"))
+    return browser.send(shown.form(f"/do/{action}", confirm=True))
+
+
+def test_a_changed_rule_becomes_what_it_was_and_a_removed_one_comes_back(own_site: Site) -> None:
+    browser, policies = own_site.browser("govern"), own_site.world.engine.policies
+    policies.set("structured", archive_after_days=500, keep_days=100, confirm=True)
+
+    def terms() -> list[dict[str, object]]:
+        names = ("archive_after_days", "delete_after_days", "keep_days")
+        found: list[Any] = [one for one in policies.list() if one["memory_type"] == "structured" and one["version"]]
+        return [{name: one.get(name) for name in names} for one in found]
+
+    before = terms()
+    done = browser.do("set_policy", memory_type="structured", delete_after_days="200")
+    assert terms() != before
+    undo(browser, done, "set_policy")
+    assert terms() == before
+    asked_again = browser.do("remove_policy", memory_type="structured")
+    removed = browser.send(asked_again.form("/do/remove_policy", confirm=True))
+    assert terms() == []
+    undo(browser, removed, "set_policy")
+    assert terms() == before
+
+
+def test_a_changed_quota_becomes_what_it_was(own_site: Site) -> None:
+    browser, quotas = own_site.browser("govern"), own_site.world.engine.quotas
+    first = quotas.get("long_term", USER)
+    changed = browser.do("set_quota", memory_type="long_term", user_id=USER, max_memories="70")
+    assert quotas.get("long_term", USER).max_memories == 70
+    undo(browser, changed, "set_quota")
+    assert quotas.get("long_term", USER) == first
+    quotas.set("long_term", max_memories=80, user_id=USER)
+    taken = browser.do("set_quota", memory_type="long_term", user_id=USER, max_memories="unlimited")
+    assert quotas.get("long_term", USER).max_memories is None
+    undo(browser, taken, "set_quota")
+    assert quotas.get("long_term", USER).max_memories == 80
+
+
+def test_a_hold_says_how_much_it_covers_before_it_is_put_and_in_the_list(own_site: Site) -> None:
+    release(own_site)
+    browser = own_site.browser("govern")
+    own_site.world.engine.manager(USER, "scout").add_many(["one", "two", "three"], metadata={"case": "7"})
+    for what, count in (({"agent_id": "scout"}, 3), ({"tag": "case=7"}, 3), ({"agent_id": "nobody"}, 0)):
+        shown = browser.get("/console/do/add_hold", **what, reason="Case 7")
+        assert f"memories that it covers now {count} " in shown.text
+    browser.do("add_hold", agent_id="scout", reason="Case 7")
+    assert re.search(r"held agent scout 3 memories 0 sessions Case 7", browser.get("/console/holds").text)

@@ -16,6 +16,8 @@ from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
 from holdfast.edges.console.table import Action, Page
 from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.catalog import OPERATIONS
+from holdfast.edges.service.limits import Limits
+from holdfast.edges.service.run import build_api, build_service
 
 NAVIGATION = (
     "Overview,Memories,Forecast,Recycle bin,Policies,Holds,Sessions,Agents,Erasure,Backups,Audit,Schedule,Playground"
@@ -161,3 +163,36 @@ def test_a_page_calls_no_operation_that_its_row_does_not_name(site: Site) -> Non
     assert visit.call("get_me")["tenant"] == "acme"
     with pytest.raises(ForbiddenError, match="'list_users' is not declared"):
         visit.call("list_users")
+
+
+@pytest.mark.parametrize("path", sorted({page.path for page in PAGES.values()}))
+def test_a_page_of_somebody_of_whom_nothing_is_kept_says_so(site: Site, path: str) -> None:
+    shown = site.known("admin", tenant="*").get(path, user_id="nobody", agent_id="none", query="anything")
+    assert shown.status in (200, 404, 422), shown.text
+
+
+def test_a_refusal_of_any_layer_is_a_page_below_the_console_and_data_elsewhere(site: Site) -> None:
+    browser = site.browser("read")
+    for path, status, headers in (
+        ("/console", 413, {"content-length": "999999999999"}),
+        ("/console/audit", 422, {"content-length": "many"}),
+    ):
+        shown = browser.request("GET", path, headers=headers)
+        assert (shown.status, shown.response.headers["content-type"]) == (status, "text/html; charset=utf-8")
+        assert "This was refused" in shown.text
+        assert "default-src 'none'" in shown.response.headers["content-security-policy"]
+        elsewhere = browser.request("GET", "/v1/me", headers=headers)
+        assert elsewhere.response.headers["content-type"] == "application/problem+json"
+    assert browser.request("DELETE", "/console").response.headers["content-type"].startswith("text/html")
+
+
+def test_who_asks_too_often_is_told_so_by_a_page(own_site: Site) -> None:
+    api = build_api(own_site.holdfast, keys_required=True)
+    limits = Limits(rate_per_second=0.001)
+    own_site.app = build_service(api, own_site.holdfast, limits=limits, keys_required=True).app
+    browser = own_site.browser()
+    browser.get("/console/sign-in")
+    refused = browser.get("/console/sign-in")
+    assert (refused.status, refused.code) == (429, "rate_limited")
+    assert int(refused.response.headers["retry-after"]) > 100
+    assert "HOLDFAST_RATE_PER_SECOND" in refused.text

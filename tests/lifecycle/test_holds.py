@@ -405,3 +405,19 @@ def test_a_conversation_that_a_hold_keeps_keeps_its_window_too(holdfast: Holdfas
     assert memory.delete_user_memories("ann", "short_term") == 1
     assert [one["content"] for one in memory.short_term.get_conversation_history()] == ["hello from held"]
     assert holdfast.manager("ann", "guide", "free").short_term.get_conversation_history() == []
+
+
+def test_counting_what_holds_cover_reads_so_much_and_no_more(holdfast: Holdfast, memory: MemoryManager) -> None:
+    memory.add_many([f"fact {n}" for n in range(30)], metadata={"case": "7"})
+    memory.add("other")
+    holds = [hold_all(holdfast, **whom) for whom in ({"tag": "case=7"}, {"agent_id": "travel_agent"})]
+    whole = [
+        {"counts": {"memories": 30}, "is_whole": True},
+        {"counts": {"memories": 31, "sessions": 0}, "is_whole": True},
+    ]
+    assert list(holdfast.holds.count_some(holds)) == whole
+    first, second = holdfast.holds.count_some(holds, most=20)
+    assert (first, second) == ({"counts": {"memories": 20}, "is_whole": False}, {"counts": {}, "is_whole": False})
+    of_user = {"user_id": "user_123", "agent_id": "travel_agent"}
+    assert holdfast.holds.preview(**of_user) == whole[1]
+    assert holdfast.holds.preview(user_id="nobody", tag="case=7") == {"counts": {"memories": 0}, "is_whole": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -114,6 +115,8 @@ def test_erasure_removes_the_rows_of_every_table_of_users(
         memory.delete(memory.add("not to come back")["memory_id"], keep_out=True)
         memory.retrieve("what is new?")
         holdfast.parts.add(notes_part.KIND, f"sqlite:///{tmp_path}/notes.db", unowned_as=sentinel.user_id)
+        found = json.dumps({"user_id": sentinel.user_id, "said": sentinel.mark})
+        holdfast.services.console_jobs.save("job", b"owner", "{}", found, now=0, is_nameless=False)
         holdfast.audit.seal()
         [(number,)] = raw.rows(holdfast, "SELECT no FROM subjects WHERE subject = ?", (f"default/{sentinel.user_id}",))
         before = rows_of_user(holdfast, engine_name, number, sentinel.mark)

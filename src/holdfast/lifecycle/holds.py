@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ from holdfast.core.values import check_content, check_id, is_id, iso, to_json
 from holdfast.lifecycle.registry import TOOL
 from holdfast.ports.conversations import Turn
 from holdfast.ports.stores import Tenant
+from holdfast.results.lifecycle import HoldCoverResult
 
 _MOST_TEXT = 2_000
+_EVERYTHING = 2**62
 
 
 @dataclass(eq=False, repr=False)
@@ -97,7 +100,35 @@ class Holds:
         known = {"memories": 0} if hold.released_at is not None else self.covered(hold)
         if known is not None:
             return known
-        return {"memories": 0} if hold.memory_id is not None else self.tenant.figures.covered(hold)
+        return {"memories": 0} if hold.memory_id is not None else self.tenant.figures.covered(hold, most=_EVERYTHING)[0]
+
+    def count_some(self, holds: Sequence[Hold], *, most: int = 20_000) -> Sequence[HoldCoverResult]:
+        """How much each of several holds covers now. It reads ``most`` things, whatever there is: after that, and where
+        a hold is on more than that, a count is not whole.
+        """
+        counted: list[HoldCoverResult] = []
+        for hold in holds:
+            known = {} if hold.released_at is not None else self.covered(hold)
+            is_whole = known is not None or hold.memory_id is not None
+            if known is None and hold.memory_id is None and most > 0:
+                known, is_whole = self.tenant.figures.covered(hold, most=most)
+                most = most - max(known.values()) if is_whole else 0
+            counted.append({"counts": known or {}, "is_whole": is_whole})
+        return counted
+
+    def preview(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        memory_id: str | None = None,
+        tag: str | None = None,
+    ) -> HoldCoverResult:
+        """How much a hold on something would cover now; it takes what ``add`` takes. Nothing is changed."""
+        hold = Hold("", self.tenant.name, "", "", 0, user_id, agent_id, session_id, memory_id, tag)
+        self._check_names_something(dict(hold.scope))
+        return self.count_some([hold])[0]
 
     def list(self, *, released: bool = False) -> list[Hold]:
         """The holds that stand, oldest first; with ``released``, those that were lifted too."""

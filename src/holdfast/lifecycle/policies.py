@@ -26,8 +26,9 @@ from holdfast.core.rules import (
 from holdfast.core.values import check_id, is_id
 from holdfast.lifecycle.previews import Preview, preview_rules, rule_to_dict
 from holdfast.ports.coordination import begin_steps, join_rest
+from holdfast.ports.records import NO_LIMIT
 from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import PolicyResult, RuleChangeResult, RuleResult
+from holdfast.results.lifecycle import PolicyResult, QuotaLimitsResult, RuleChangeResult, RuleResult
 
 Progress = Callable[[int], None]
 
@@ -217,10 +218,12 @@ class Policies:
     def _put(self, rule: Rule, *, confirm: bool, author: str | None, progress: Progress) -> RuleChangeResult:
         preview = preview_rules(self.tenant, [rule])
         check_confirmed("the rule shortens", preview, confirm=confirm)
+        before = self._in_force().get(_whose(rule))
         begin_steps()
         with acting_as(check_author(author)):
             (settled,) = self._take_effect(self.tenant.rules.propose([rule], now=self.tenant.now()), progress)
-        return cast("RuleChangeResult", {**rule_to_dict(settled), **preview.effect})
+        was = None if before is None else rule_to_dict(before)
+        return cast("RuleChangeResult", {**rule_to_dict(settled), **preview.effect, "before": was})
 
     def _take_effect(self, rules: Sequence[Rule], progress: Progress) -> Sequence[Rule]:
         """Let every record know the rules that were proposed for it, then settle them in one instant."""
@@ -347,12 +350,13 @@ class Quotas:
     def set(
         self,
         kind: MemoryType | str,
-        max_memories: float | None = None,
-        max_bytes: float | None = None,
+        max_memories: float | str | None = None,
+        max_bytes: float | str | None = None,
         user_id: str | None = None,
-    ) -> None:
-        """Set limits for a user, or for everyone who has none of their own. ``None`` leaves one as it is;
-        ``math.inf`` takes it away. A lower limit removes nothing: it stops further writes.
+    ) -> QuotaLimitsResult:
+        """Set limits for a user, or for everyone who has none of their own; what they were. ``None`` leaves one as it
+        is, ``math.inf`` or ``"unlimited"`` takes it away, and with ``"default"`` it is again what it is for everyone,
+        or was from the first. A lower limit removes nothing: it stops further writes.
         """
         row = kind_of(kind)
         if not row.durable:
@@ -366,7 +370,9 @@ class Quotas:
         if not limits:
             raise InvalidInputError("give max_memories, max_bytes, or both")
         user = None if user_id is None else check_id(user_id, "user_id")
-        self.tenant.records.set_quota(self.tenant.name, user, row, limits)
+        before = self.tenant.records.set_quota(self.tenant.name, user, row, limits)
+        named = {name: _LIMIT_NAMES.get(value, value) for name, value in before.items()}
+        return cast("QuotaLimitsResult", named)
 
     def get(self, kind: MemoryType | str, user_id: str) -> Usage:
         """What a user holds of a kind, and how much they may."""
@@ -378,11 +384,17 @@ class Quotas:
         return self.tenant.records.usage(Subject.check(self.tenant.name, user_id), row)
 
 
-def _limit(name: str, value: float) -> int | None:
-    if value == math.inf:
-        return None
+#: What a limit is called that is no number of its own.
+_LIMIT_NAMES: Final[Mapping[int | None, str]] = {None: "default", NO_LIMIT: "unlimited"}
+
+
+def _limit(name: str, value: float | str) -> int | None:
+    known = {called: stored for stored, called in _LIMIT_NAMES.items()}
+    if value == math.inf or value in known:
+        return known["unlimited" if value == math.inf else str(value)]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InvalidInputError(
-            f"must be a whole number from 0 to {2**63 - 1}, or infinite for no limit, not {quote(value)}", about=name
+            f"must be a whole number from 0 to {2**63 - 1}, infinite for no limit, or 'default', not {quote(value)}",
+            about=name,
         )
     return value

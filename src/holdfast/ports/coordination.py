@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.core.access import ApiKey
 from holdfast.core.audit import Event
 from holdfast.core.clock import Seen
+from holdfast.core.values import SECOND
 
 
 class Claim(NamedTuple):
@@ -173,6 +174,33 @@ class SignInStore(Protocol):
 
     def end(self, hashed: bytes, *, now: int) -> None:
         """Let a token stand for nothing, and forget those whose time is over."""
+
+
+#: So long it is kept what came of a job of the console.
+CONSOLE_JOBS_KEPT: Final = 3_600 * SECOND
+
+
+class ConsoleJob(NamedTuple):
+    """What is known of something that takes long and was begun in the console."""
+
+    said: str
+    content: str | None
+    is_cleared: bool
+    """Somebody was erased since it began who may be in its content, which is not kept."""
+    seen_at: int
+
+
+class ConsoleJobStore(Protocol):
+    """What takes long and was begun in the console, for every process to see."""
+
+    def save(self, job_id: str, owner: bytes, said: str, content: str | None, *, now: int, is_nameless: bool) -> None:
+        """Keep how far a job is, and its content, unless that may name somebody who was erased meanwhile."""
+
+    def find(self, job_id: str, owner: bytes) -> ConsoleJob | None:
+        """A job of a browser."""
+
+    def forget(self, before: int) -> int:
+        """Remove those that nobody has said anything of since then; how many."""
 
 
 class ReplyStore(Protocol):

@@ -150,9 +150,9 @@ class TenantFigures(Protocol):
     def bin_ends(self, tenant: str) -> BinEnds:
         """When memories leave the recycle bin."""
 
-    def covered(self, hold: Hold) -> dict[str, int]:
-        """How many live memories (and, without a tag, sessions) a hold on a user, an agent, a session or a tag covers.
-        It reads what there is.
+    def covered(self, hold: Hold, *, most: int) -> tuple[dict[str, int], bool]:
+        """How many live memories (and, without a tag, sessions) a hold on a user, an agent, a session or a tag covers,
+        among the first ``most`` of each that are the tenant's, or the user's; and whether these are all.
         """
 
     def moves(self, tenant: str) -> list[tuple[str, str, str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
 from holdfast.core.decisions import RecordFacts
@@ -312,14 +312,22 @@ class RecordBin(Protocol):
         """
 
 
+#: A limit that is none.
+NO_LIMIT: Final = -1
+
+
 class QuotaStore(Protocol):
     """How much a user holds, and may hold."""
 
     def usage(self, subject: Subject, kind: Kind) -> Usage:
         """What the subject holds of a kind, live records only."""
 
-    def set_quota(self, tenant: str, user_id: str | None, kind: Kind, limits: dict[str, int | None]) -> None:
-        """Set ``max_memories`` and ``max_bytes`` (those that are given; ``None``: no limit) for a user or a tenant."""
+    def set_quota(
+        self, tenant: str, user_id: str | None, kind: Kind, limits: Mapping[str, int | None]
+    ) -> dict[str, int | None]:
+        """Set ``max_memories`` and ``max_bytes`` (those that are given; ``NO_LIMIT``, or ``None``: none of their own)
+        for a user or a tenant; what both were.
+        """
 
 
 class RecordStore(RecordReader, RecordWriter, RecordBin, QuotaStore, Protocol):

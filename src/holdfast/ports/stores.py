@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from holdfast.ports.conversations import History, ShortTermStore
 from holdfast.ports.coordination import (
     ClockStore,
+    ConsoleJobStore,
     IdentityStore,
     JobStore,
     KeyStore,
@@ -56,6 +57,7 @@ class Stores:
     reader: SubjectReader
     keys: KeyStore
     sign_ins: SignInStore
+    console_jobs: ConsoleJobStore
     replies: ReplyStore
     identity: IdentityStore
 

@@ -48,6 +48,14 @@ _PROGRESS: Final = {
 }
 
 
+Progress = Callable[[int, str], None]
+"""Hears how much more was done in which step."""
+
+
+def ignore(_count: int, _step: str) -> None:
+    """Progress that nobody hears of."""
+
+
 def _place(part: str) -> str:
     """What a place is called that is a part of sessions."""
     return f"part {part}"
@@ -91,6 +99,7 @@ class Erasure:
 class _Tally:
     """What one run has found and removed."""
 
+    report: Progress = ignore
     places: dict[str, list[int]] = field(default_factory=dict)
     waiting_for: list[str] = field(default_factory=list)
 
@@ -98,6 +107,11 @@ class _Tally:
         place = self.places.setdefault(name, [0, 0])
         place[0] += found
         place[1] += left
+
+    def remove(self, name: str, found: int, *, is_counted: bool = False) -> None:
+        """Count what was found and removed somewhere, unless it was counted before, and report it."""
+        self.add(name, 0 if is_counted else found)
+        self.report(found, name)
 
     def found(self, name: str) -> int:
         """How much of something was found."""
@@ -140,14 +154,18 @@ class Eraser:
         self._keyring, _, self._ledger = self._state
         self._forget, self._short_term, self._parts = self._beside
 
-    def erase(self, subject: Subject, prepare: Callable[[], None] = lambda: None) -> Erasure:
+    def erase(
+        self, subject: Subject, prepare: Callable[[], None] = lambda: None, progress: Progress = ignore
+    ) -> Erasure:
         """Erase a subject in every place. ``HeldError``, audited, while a hold covers anything of it.
 
         A user of whom nothing was ever kept is answered for as well. Erasing again goes on with what was not finished.
         ``prepare`` is called first; a ``StorageError``, of that or of what follows, says whether the erasure has begun.
+        ``progress`` hears of each step when it is reached, and of what was removed in it.
         """
         now = self._now()
         begun: list[str] = []
+        progress(0, "the ledger, and out of recall")
         with self._explain_progress(begun):
             prepare()
             try:
@@ -162,10 +180,10 @@ class Eraser:
                 raise
             unfinished = [one for one in self._subjects.tombstones() if one.is_of(subject) and one != tombstone]
             begun += [one.alias for one in unfinished]
-            erasures = [self._finish(one, self._subjects.found(one)) for one in unfinished]
+            erasures = [self._finish(one, self._subjects.found(one), progress) for one in unfinished]
             if tombstone is not None:
                 self._subjects.note_times(tombstone.alias, ErasureTimes(hidden_at=self._now()))
-                return self._finish(tombstone, found)
+                return self._finish(tombstone, found, progress)
             return erasures[-1] if erasures else self._nobody(subject, found)
 
     @contextmanager
@@ -310,9 +328,9 @@ class Eraser:
 
     # --- one of them -------------------------------------------------------------------------------------------------
 
-    def _finish(self, tombstone: Tombstone, found: Found) -> Erasure:
+    def _finish(self, tombstone: Tombstone, found: Found, report: Progress = ignore) -> Erasure:
         """Do what is left to do, and look again."""
-        tally, entry, subject = _Tally(), None, tombstone.subject
+        tally, entry, subject = _Tally(report), None, tombstone.subject
         is_cleared = subject is None or not self._has_parts(subject)
         with tally.note_errors():
             entry = self._ledger.begin(tombstone.alias, at=self._now())  # the entry that is there, unless it was lost
@@ -330,11 +348,8 @@ class Eraser:
             self._remove_objects(tombstone, tally)
         if entry is not None:  # from now on nobody makes another key, since the ledger has the entry
             with tally.note_errors():
-                tally.add(KEY, self._keyring.destroy(tombstone.alias))
-        while self._subjects.remove(tombstone, limit=_ROWS) == _ROWS:
-            pass
-        if not self._subjects.scrub():
-            tally.waiting_for.append(f"{_READER}; it is finished when that reader closes")
+                tally.remove(KEY, self._keyring.destroy(tombstone.alias))
+        self._remove_rows(tombstone, tally)
         with tally.note_errors():
             self._look_again(tombstone, found, tally, parts)
         with tally.note_errors():
@@ -344,6 +359,7 @@ class Eraser:
         erasure = self._result(tombstone.alias, found, tally, entry)
         if erasure.pending:
             return erasure
+        report(0, "the certificate")
         certified = replace(erasure, certificate=self._certify(erasure))  # after a crash here another one is issued
         asked_at = None if entry is None else entry.at
         self._subjects.note_times(
@@ -353,12 +369,22 @@ class Eraser:
         self._note_seen()
         return certified
 
+    def _remove_rows(self, tombstone: Tombstone, tally: _Tally) -> None:
+        """Remove the rows, and what is left of their bytes in files."""
+        while removed := self._subjects.remove(tombstone, limit=_ROWS):
+            tally.report(removed, "rows of the store")
+            if removed < _ROWS:
+                break
+        tally.report(0, "bytes in files")
+        if not self._subjects.scrub():
+            tally.waiting_for.append(f"{_READER}; it is finished when that reader closes")
+
     def _end_by_name(self, subject: Subject, tally: _Tally) -> None:
         """Remove what is found by the name only, in this process and on servers."""
         for name, count in self._forget(subject).items():
-            tally.add(name, count)
+            tally.remove(name, count)
         if self._short_term is not None:
-            tally.add(SESSIONS, self._short_term.end_user(subject.tenant, subject.user_id))
+            tally.remove(SESSIONS, self._short_term.end_user(subject.tenant, subject.user_id))
 
     def _has_parts(self, subject: Subject) -> bool:
         return self._parts is not None and bool(self._parts(subject.tenant).list())
@@ -375,18 +401,19 @@ class Eraser:
         if subject is None or self._parts is None:
             return
         for name, count in self._parts(subject.tenant).ask(lambda part: part.erase(subject.user_id)).items():
-            tally.add(_place(name), 0 if _place(name) in found.rows else count)
+            tally.remove(_place(name), count, is_counted=_place(name) in found.rows)
 
     def _remove_objects(self, tombstone: Tombstone, tally: _Tally) -> None:
         noted = self._subjects.objects(tombstone)
         names = sorted({*noted, *self._objects().names(pack_folder(tombstone.alias))})
         for start in range(0, len(names), _OBJECTS):
             self._objects().delete(names[start : start + _OBJECTS])
-        tally.add(OBJECTS, len(names))
+        tally.remove(OBJECTS, len(names))
         self._subjects.forget_objects(tombstone)
 
     def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally, parts: Subject | None) -> None:
         """Look again in every place, and for the key."""
+        tally.report(0, "a last look in every place")
         beside = self._count_parts(parts)
         left = self._subjects.left(tombstone) | beside
         for name in {**found.rows, **beside}:

@@ -410,6 +410,15 @@ class RuleChangeResult(RuleResult):
     bytes: int
     held: int
     """How many more it would have made due at once, did no hold keep them."""
+    before: RuleResult | None
+    """The rule that was there before."""
+
+
+class QuotaLimitsResult(TypedDict):
+    """How much is allowed: a number, ``unlimited``, or ``default``."""
+
+    max_memories: int | str
+    max_bytes: int | str
 
 
 class _Life(TypedDict):
@@ -436,6 +445,15 @@ class PolicyResult(LifeResult):
     memory_type: str
 
 
+class HoldCoverResult(TypedDict):
+    """How much a hold covers now."""
+
+    counts: dict[str, int]
+    """Memories, sessions, messages or tools."""
+    is_whole: bool
+    """Whether these are all; else at least so many."""
+
+
 class HoldResult(_Selection):
     """A hold."""
 
@@ -446,6 +464,13 @@ class HoldResult(_Selection):
     released_at: str | None
     released_by: str | None
     tag: NotRequired[str]
+
+
+class ListedHoldResult(HoldResult):
+    """A hold in a list."""
+
+    covers: HoldCoverResult | None
+    """How much it covers now, where that was asked for."""
 
 
 class KindRulesResult(_Life):

@@ -10,7 +10,7 @@ from holdfast.ports.conversations import ShortTermStore
 from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
-from holdfast.storage.relational.access import RequestDatabase, SqlKeys, SqlReplies, SqlSignIns
+from holdfast.storage.relational.access import RequestDatabase, SqlConsoleJobs, SqlKeys, SqlReplies, SqlSignIns
 from holdfast.storage.relational.attachments import SqlFacts, SqlKeptOut, SqlPacks, SqlProvenance, SqlSchemas
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
@@ -55,6 +55,7 @@ def stores_over(database: Database, short_term: ShortTermStore | None = None) ->
         reader=SqlSubjectReader(joined),
         keys=SqlKeys(joined),
         sign_ins=SqlSignIns(joined),
+        console_jobs=SqlConsoleJobs(joined),
         replies=SqlReplies(database),
         identity=SqlIdentity(database),
     )

@@ -62,8 +62,8 @@ class Console:
     def __init__(self, holdfast: Holdfast, callers: Callers) -> None:
         self._callers = callers
         self._sign_ins: SignIns = holdfast.sign_ins
-        self.jobs = Jobs()
         self._clock: Callable[[], datetime] = holdfast.services.clock
+        self._jobs = Jobs(holdfast.services.console_jobs, holdfast.services.now)
 
     def routes(self) -> list[BaseRoute]:
         """Every route. What is below the console and no page of it is told so by a page."""
@@ -198,7 +198,7 @@ class Console:
             name = action.name + PurePath(kind.file_name).suffix
             return stream_file(run, media_type=kind.media_type, filename=name)
         if action.operation.is_long:
-            job = self.jobs.start(visitor.token, action, fields, run)
+            job = self._jobs.start(visitor.token, action, fields, run)
             return _redirect(f"{PREFIX}/jobs/{job.id}")
         response = _redirect(action.back(fields))
         keep_note(request, response, visitor.token, describe_result(action, fields, run()))
@@ -233,21 +233,24 @@ class Console:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     async def _job(self, request: Request, visitor: Visitor) -> Response:
-        job = self.jobs.get(request.path_params["job_id"], visitor.token)
-        section = next(one.name for one in SECTIONS if job.action in one.actions)
-        is_good = job.ended is not None and job.problem is None
+        return await run_in_threadpool(self._show_job, request, visitor)
+
+    def _show_job(self, request: Request, visitor: Visitor) -> Response:
+        job = self._jobs.get(request.path_params["job_id"], visitor.token)
+        action = ACTIONS[job.action]
+        section = next(one.name for one in SECTIONS if action in one.actions)
         values = {
             **self._frame(request, visitor, section),
-            "title": job.action.title,
+            "title": action.title,
             "job": job,
-            "back": job.action.back(job.fields),
+            "back": action.back(job.fields),
         }
-        if not is_good:
-            return await run_in_threadpool(render, "job.html", values)
-        is_shown = job.action.is_question and job.action.result is not None
-        said = None if is_shown else describe_result(job.action, job.fields, job.result)
-        values |= {"note": said, **job.action.arrange(job.result, request.query_params)}
-        return await run_in_threadpool(render, job.action.result or "job.html", values)
+        if not job.is_over or job.is_cleared or job.problem is not None:
+            return render("job.html", values)
+        is_shown = action.is_question and action.result is not None
+        said = None if is_shown else describe_result(action, job.fields, job.result)
+        values |= {"note": said, **action.arrange(job.result, request.query_params)}
+        return render(action.result or "job.html", values)
 
     # --- who asks -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +12,11 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.edges.console import drawings, formats
 from holdfast.edges.console.table import PREFIX
+from holdfast.edges.operations.errors import PROBLEM_JSON
 
 _FOLDER: Final = Path(__file__).parent
 _TYPES: Final = MappingProxyType({".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"})
@@ -55,6 +58,49 @@ def _environment() -> Environment:
     }
     made.globals |= {"link": formats.link, "prefix": PREFIX, "asset": asset_path, "draw": drawings}
     return made
+
+
+class ProblemPages:
+    """A layer that makes pages of refusals below the console, whichever layer within it refused."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["path"] == PREFIX or scope["path"].startswith(f"{PREFIX}/")
+        await self._app(scope, receive, _Refusal(scope, receive, send).pass_on if is_page else send)
+
+
+class _Refusal:
+    """An answer that goes by: a problem as JSON is kept until it is whole, and sent as a page."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._way = (scope, receive, send)
+        self._start: Message | None = None
+        self._body = b""
+
+    async def pass_on(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_problem(message):
+            self._start = message
+        elif self._start is None or message["type"] != "http.response.body":
+            await self._way[2](message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._make_page(self._start)(*self._way)
+
+    def _make_page(self, start: Message) -> HTMLResponse:
+        said = json.loads(self._body)
+        problem = {"message": said["detail"], "code": said["code"], "status": said["status"]}
+        values = {"title": "Refused", "problem": problem, "navigation": (), "visitor": None, "note": None}
+        page = render("problem.html", values, start["status"])
+        own = [(name, value) for name, value in start["headers"] if not name.lower().startswith(b"content-")]
+        page.raw_headers += own
+        return page
+
+
+def _is_problem(start: Message) -> bool:
+    return (b"content-type", PROBLEM_JSON.encode()) in start.get("headers", ())
 
 
 def render(template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:

@@ -99,6 +99,8 @@ class Action:
     """The template that shows the result of a job."""
     arrange: Callable[[Any, Mapping[str, str]], Mapping[str, Any]]
     """What that template shows, by the result and what the job's address asks for."""
+    forgets: Sequence[str]
+    """Fields, of its input and of its result, that name whom it erased: they are not kept."""
     is_danger: bool
     is_question: bool
     """It only looks: it has nothing to confirm, and runs at once."""
@@ -146,6 +148,7 @@ class Section:
         undo: Callable[[Fields, Any], Undo | None] = lambda _fields, _result: None,
         result: str | None = None,
         arrange: Callable[[Any, Mapping[str, str]], Mapping[str, Any]] = lambda _result, _query: {},
+        forgets: Sequence[str] = (),
         is_danger: bool = False,
         is_question: bool = False,
     ) -> Callable[[_Preview], _Preview]:
@@ -153,7 +156,7 @@ class Section:
 
         def register(preview: _Preview) -> _Preview:
             row = (preview, name or operation, operation, title, button, entries, may_call, describe, undo, back)
-            self.actions.append(Action(*row, result, arrange, is_danger, is_question))
+            self.actions.append(Action(*row, result, arrange, forgets, is_danger, is_question))
             return preview
 
         return register

@@ -18,7 +18,14 @@ from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
 from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Plan, Report
-from holdfast.results.lifecycle import BinResult, ForecastResult, HoldResult, OverviewResult
+from holdfast.results.lifecycle import (
+    BinResult,
+    ForecastResult,
+    HoldCoverResult,
+    HoldResult,
+    ListedHoldResult,
+    OverviewResult,
+)
 from holdfast.results.memory import Metadata
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")
@@ -227,16 +234,23 @@ def purge_recycled(holdfast: Holdfast, asked: PurgeRecycled) -> Purged:
 # --- holds ------------------------------------------------------------------------------------------------------------
 
 
-class NewHold(Input):
-    """What is to be kept, and why. Where several parts are named, what all of them name is kept."""
+class HoldTarget(Input):
+    """What is to be kept. Where several parts are named, what all of them name is kept."""
 
-    model_config = example({"user_id": "alice", "reason": "Case 4711"})
+    model_config = example({"user_id": "alice"})
 
     user_id: Id | None = Field(None, description="What is this user's.")
     agent_id: Id | None = Field(None, description="What is this agent's.")
     session_id: Id | None = Field(None, description="What belongs to this session.")
     memory_id: Id | None = Field(None, description="This memory, message or tool alone.")
     tag: Id | None = Field(None, description="`key=value`: a field of the metadata; any other text: one of its `tags`.")
+
+
+class NewHold(HoldTarget):
+    """What is to be kept, and why. Where several parts are named, what all of them name is kept."""
+
+    model_config = example({"user_id": "alice", "reason": "Case 4711"})
+
     reason: str = Field(min_length=1, max_length=2_000, description="Why, for whoever asks later.")
 
 
@@ -250,6 +264,7 @@ class ListHolds(Paged):
     """Which holds to list."""
 
     released: bool = Field(False, description="Those that were released too.")
+    count: bool = Field(False, description="Say how much each covers.")
 
 
 class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
@@ -268,10 +283,23 @@ def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     return {**hold_to_dict(hold), "covers": service.covered(hold)}
 
 
-@holds.add("GET /holds", READ, TENANT, PageOf[HoldResult])
+@holds.add("GET /holds", READ, TENANT, PageOf[ListedHoldResult])
 def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
-    """List the holds that are in force, oldest first."""
-    return asked.cut_page([*map(hold_to_dict, holdfast.holds.list(released=asked.released))], itemgetter("hold_id"))
+    """List the holds that are in force, oldest first. With `count` each says how much it covers, as far as that can be
+    told at once.
+    """
+    service = holdfast.holds
+    found = {hold.id: hold for hold in service.list(released=asked.released)}
+    page = asked.cut_page([*map(hold_to_dict, found.values())], itemgetter("hold_id"))
+    shown = [found[one["hold_id"]] for one in page["items"]]
+    covers = service.count_some(shown) if asked.count else [None] * len(shown)
+    return {**page, "items": [{**one, "covers": cover} for one, cover in zip(page["items"], covers, strict=True)]}
+
+
+@holds.add("POST /holds:preview", READ, WHOSE)
+def preview_hold(holdfast: Holdfast, asked: HoldTarget) -> HoldCoverResult:
+    """Say how much a hold would cover now, as far as that can be told at once. Changes nothing."""
+    return holdfast.holds.preview(**asked.to_arguments())
 
 
 @holds.add("GET /holds/{hold_id}", READ, TENANT, AddedHold, errors=(404,), is_long=True)

@@ -215,7 +215,7 @@ def run_job(holdfast: Holdfast, asked: OneJob) -> JobRun:
 
 
 def _check_job(holdfast: Holdfast, name: str) -> None:
-    known = [row["name"] for row in holdfast.schedule.list()]
+    known = [job.name for job in holdfast.schedule.runners]
     if name not in known:
         raise NotFoundError(f"there is no job {quote(name)}; jobs are: {', '.join(known)}")
 
@@ -281,9 +281,9 @@ def export_audit(holdfast: Holdfast, asked: AuditFilter, file: BinaryIO) -> Any:
 
 
 @audit.add("POST /audit/verify", READ, STORE, AuditVerdict, is_long=True)
-def verify_audit(holdfast: Holdfast, _asked: Nothing) -> Any:
+def verify_audit(holdfast: Holdfast, _asked: Nothing, progress: Progress | None = None) -> Any:
     """Look for any entry or checkpoint of the store that was changed, removed, moved or added."""
-    verdict = holdfast.audit.verify()
+    verdict = holdfast.audit.verify(progress)
     found = {name: getattr(verdict, name) for name in AuditVerdict.model_fields}
     return {**found, "findings": [finding._asdict() for finding in verdict.findings]}
 

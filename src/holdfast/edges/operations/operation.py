@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
-from inspect import cleandoc, signature
+from inspect import Parameter, cleandoc, signature
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
@@ -121,8 +121,15 @@ class Operation:
     @cached_property
     def form(self) -> Form:
         """In which form it gives its result."""
-        stream = list(signature(self.run).parameters)[2:]
-        return {"progress": Form.LINES, "file": Form.FILE, "once": Form.ITEMS}[stream[0]] if stream else Form.DOCUMENT
+        stream = list(signature(self.run).parameters.values())[2:]
+        if not stream or stream[0].default is not Parameter.empty:
+            return Form.DOCUMENT
+        return {"progress": Form.LINES, "file": Form.FILE, "once": Form.ITEMS}[stream[0].name]
+
+    @cached_property
+    def takes_progress(self) -> bool:
+        """Whether it can tell how far it is. Where its function need not be given a progress, only the console asks."""
+        return "progress" in signature(self.run).parameters
 
     @property
     def is_long(self) -> bool:

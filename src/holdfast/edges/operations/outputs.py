@@ -56,7 +56,7 @@ def _example_value(annotation: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Answer):
         extra: Any = origin.model_config["json_schema_extra"]
         return extra["example"]
-    return _BY_TYPE[origin]
+    return _example_value(parts[0]) if parts and origin not in _BY_TYPE else _BY_TYPE[origin]
 
 
 class ListOf(TypedDict, Generic[_T]):

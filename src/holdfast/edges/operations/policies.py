@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -15,7 +14,7 @@ from holdfast.edges.operations.operation import GOVERN, MEMORY, READ, TENANT, US
 from holdfast.edges.operations.outputs import ListOf, PageOf, output_of
 from holdfast.engine import Holdfast, MemoryManager
 from holdfast.lifecycle.previews import Preview
-from holdfast.results.lifecycle import PolicyResult, RuleChangeResult, RuleResult, RulesResult
+from holdfast.results.lifecycle import PolicyResult, QuotaLimitsResult, RuleChangeResult, RuleResult, RulesResult
 
 policies = Group("policies", "How long things live: rules, what they come to, and what a change would.")
 quotas = Group("quotas", "How much of each kind a user holds, and how much they may.")
@@ -136,8 +135,8 @@ class NewQuota(Input):
 
     memory_type: DurableKind = Field(strict=False, description="The kind of memory.")
     user_id: Id | None = Field(None, description="For whom; for everyone without a quota of their own, if not given.")
-    max_memories: Most | Literal["unlimited"] | None = Field(None, description="So many of the kind.")
-    max_bytes: Most | Literal["unlimited"] | None = Field(None, description="So much of the kind.")
+    max_memories: Most | Literal["unlimited", "default"] | None = Field(None, description="So many of the kind.")
+    max_bytes: Most | Literal["unlimited", "default"] | None = Field(None, description="So much of the kind.")
 
 
 class KindUsage(output_of(Usage)):  # type: ignore[misc]
@@ -153,6 +152,8 @@ class Quota(TypedDict):
     user_id: str | None
     max_memories: int | str | None
     max_bytes: int | str | None
+    before: QuotaLimitsResult
+    """What the limits were."""
 
 
 @quotas.add("GET /users/{user_id}/quotas", READ, USER, ListOf[KindUsage])
@@ -166,7 +167,6 @@ def get_quotas(holdfast: Holdfast, asked: OneUser) -> Any:
 def set_quota(holdfast: Holdfast, asked: NewQuota) -> Any:
     """Set a quota. A lower one removes nothing: it stops further writes."""
     limits = asked.to_arguments("memory_type", "user_id")
-    numbers = {name: math.inf if isinstance(limit, str) else limit for name, limit in limits.items()}
-    holdfast.quotas.set(asked.memory_type.value, **numbers, user_id=asked.user_id)
+    before = holdfast.quotas.set(asked.memory_type.value, **limits, user_id=asked.user_id)
     who = {"memory_type": asked.memory_type.value, "user_id": asked.user_id}
-    return {**who, "max_memories": asked.max_memories, "max_bytes": asked.max_bytes}
+    return {**who, "max_memories": asked.max_memories, "max_bytes": asked.max_bytes, "before": before}

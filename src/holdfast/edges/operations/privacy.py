@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from operator import itemgetter
 from typing import Annotated, Any, BinaryIO, TypedDict
@@ -16,7 +17,7 @@ from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USE
 from holdfast.edges.operations.outputs import FileAnswer, PageOf, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
-from holdfast.privacy.erasure import PlaceCount
+from holdfast.privacy.erasure import PlaceCount, ignore
 from holdfast.results.lifecycle import (
     BrowseResult,
     CertificateResult,
@@ -173,7 +174,7 @@ def preview_erasure(holdfast: Holdfast, asked: OneUser) -> ErasurePreviewResult:
 
 
 @users.add("DELETE /users/{user_id}", GOVERN, USER, Erased, errors=(423, 428), is_long=True)
-def erase_user(holdfast: Holdfast, asked: EraseUser) -> Any:
+def erase_user(holdfast: Holdfast, asked: EraseUser, progress: Callable[[int, str], None] = ignore) -> Any:
     """Erase a user for good: everything, in every place, past the recycle bin, with a signed certificate.
 
     Refused while a hold keeps anything of theirs, and without `confirm`. Where something is away just now the answer is
@@ -184,7 +185,7 @@ def erase_user(holdfast: Holdfast, asked: EraseUser) -> Any:
         raise ConfirmationNeededError(
             f"erasing {user_id!r} removes all that is kept of them, for good; nothing was changed: confirm it"
         )
-    erasure = holdfast.erase_user(user_id)
+    erasure = holdfast.erase_user(user_id, progress=progress)
     return {
         "user_id": user_id,
         "pseudonym": erasure.alias,

@@ -21,6 +21,7 @@ from holdfast.core.errors import ForbiddenError, HoldfastError, ObjectMissingErr
 from holdfast.core.records import Scope as MemoryScope
 from holdfast.edges.access.callers import WORKERS, Callers
 from holdfast.edges.console.app import Console
+from holdfast.edges.console.html import ProblemPages
 from holdfast.edges.console.table import PREFIX
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
@@ -96,7 +97,7 @@ def build_service(
         app = LocalOnly(app)
     elif limits.rate_per_second:
         app = RateLimit(app, Buckets(limits.rate_per_second), free=(HEALTH, READY))
-    return Service(api, RequestLog(app, traffic), limit)
+    return Service(api, RequestLog(ProblemPages(app), traffic), limit)
 
 
 def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable[[], bool]) -> dict[str, Part]:

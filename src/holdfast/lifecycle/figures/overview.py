@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from holdfast.core.records import State, Subject
-from holdfast.core.values import DAY, SECOND, iso, moment
+from holdfast.core.values import DAY, SECOND, iso
 from holdfast.lifecycle.figures.days import note_day, read_days
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.ports.figures import ErasureTime, Holding
@@ -48,10 +48,9 @@ class Overview:
         note_day(tenant, now)
         holdings, ends = figures.holdings(tenant.name), figures.bin_ends(tenant.name)
         erasures = figures.erasures(tenant.name, since=now - _DAYS * DAY)
-        sweeps = next((job for job in self.schedule.list() if job["name"] == _SWEEP), None)
-        next_run = None if sweeps is None else sweeps["next_run"]
+        next_run = self.schedule.next_run(_SWEEP)
         due = [*figures.first_due(tenant.name).values(), *([] if ends.first is None else [ends.first])]
-        next_at = now if next_run is None else max(now, moment(next_run))
+        next_at = now if next_run is None else max(now, next_run)
         return {
             "at": iso(now),
             "kept": _list_kept(holdings),
@@ -59,7 +58,7 @@ class Overview:
             "sessions": {state: count for state, count in figures.sessions(tenant.name).items() if state in _SHOWN},
             "overdue": self._count_due(now, due),
             "next_sweep": self._count_due(next_at, due),
-            "next_sweep_at": next_run,
+            "next_sweep_at": _iso(next_run),
             "bin": {
                 "memories": sum(one.binned for one in holdings),
                 "bytes": sum(one.binned_bytes for one in holdings),

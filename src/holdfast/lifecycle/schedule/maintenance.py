@@ -24,6 +24,7 @@ from holdfast.lifecycle.sweeping.due import EVERYTHING, Extent, Progress, SweepO
 from holdfast.lifecycle.sweeping.forecast import DayForecast, Forecast
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Plan, Report, digest_moment, join_waiting
 from holdfast.lifecycle.sweeping.sweep import Sweeper
+from holdfast.ports.coordination import CONSOLE_JOBS_KEPT
 from holdfast.ports.rules import DueStore
 from holdfast.ports.stores import Tenant
 
@@ -154,6 +155,7 @@ class Maintenance:
                 pass
         except errors.StoreAwayError as problem:  # what has expired is out of sight without it
             _log.warning("what expired in short-term memory is not removed yet: %s", problem)
+        self.tenant.console_jobs.forget(upto - CONSOLE_JOBS_KEPT)
         left, before = self.tenant.dues.give_back(_PAGES), None
         while left and left != before:  # a file that was made without it gives nothing back
             left, before = self.tenant.dues.give_back(_PAGES), left

@@ -304,6 +304,11 @@ class Schedule:
     def _missed(self, state: _JobState, upto: int) -> int:
         return count_missed(state.cron, state.timezone, after=state.after, upto=upto)
 
+    def next_run(self, name: str) -> int | None:
+        """When a job runs next; ``None`` if it does not. Slots that nobody was there for are not counted."""
+        known = next((row for row in self.jobs.rows() if row.name == name), None)
+        return self._state(self._job(name), known, self._now()).next
+
     def list(self) -> list[JobResult]:
         """Every job: when it runs, how its last run went, and what is wrong with it."""
         now = self._now()

@@ -18,7 +18,7 @@ from holdfast.core.clock import IdSource
 from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
 from holdfast.core.values import SECOND, to_json
-from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, StoredReply
+from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, ConsoleJob, StoredReply
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, SqlStore, Transaction
 
@@ -97,6 +97,20 @@ class SqlSignIns(SqlStore):
 
     def end(self, hashed: bytes, *, now: int) -> None:
         self._change("access.sign_out", hashed, now)
+
+
+class SqlConsoleJobs(SqlStore):
+    """The ``ConsoleJobStore`` of the relational engines."""
+
+    def save(self, job_id: str, owner: bytes, said: str, content: str | None, *, now: int, is_nameless: bool) -> None:
+        self._change("access.keep_console_job", job_id, owner, said, content, now, int(is_nameless))
+
+    def find(self, job_id: str, owner: bytes) -> ConsoleJob | None:
+        row = self._find(ConsoleJob, "access.console_job", job_id, owner)
+        return None if row is None else row._replace(is_cleared=bool(row.is_cleared))
+
+    def forget(self, before: int) -> int:
+        return self._change("access.forget_console_jobs", before)
 
 
 def unbind(tx: Transaction, tenant: str, user_id: str) -> int:

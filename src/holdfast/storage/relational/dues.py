@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.decisions import Held, Hold, RecordFacts, Window, is_tagged
-from holdfast.core.records import COUNT_BITS, DURABLE, HISTORY, MemoryType, State, Subject
+from holdfast.core.records import COUNT_BITS, DURABLE, HISTORY, KIND_BITS, MemoryType, State, Subject
 from holdfast.core.rules import resolve
 from holdfast.core.values import DAY, SECOND, to_json, unpack_beginning
 from holdfast.ports.conversations import Session
@@ -40,6 +40,7 @@ from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
 _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
+_LAST_SUBJECT: Final = (_LAST >> KIND_BITS + COUNT_BITS) - 1
 _SOME: Final = 1_000
 Place = tuple[int, int]
 
@@ -200,6 +201,14 @@ class CodeCount(NamedTuple):
     records: int
 
 
+class HeldRow(NamedTuple):
+    """What a hold looks at."""
+
+    agent_id: str
+    session_id: str | None
+    metadata: str
+
+
 class StateCount(NamedTuple):
     """How many things are in a state."""
 
@@ -282,15 +291,24 @@ class SqlFigures(SqlStore):
         found = self._database.ask(TotalRow, "figures.totals", (tenant,))
         return [(row.kind, row.state, row.cause, row.records) for row in found]
 
-    def covered(self, hold: Hold) -> dict[str, int]:
-        subject = None if hold.user_id is None else Subject(hold.tenant, hold.user_id)
-        asked = (hold.tenant, subject, hold.agent_id, hold.session_id)
+    def covered(self, hold: Hold, *, most: int) -> tuple[dict[str, int], bool]:
+        counts: dict[str, int] = {}
         with self._database.read() as tx:
+            number = None if hold.user_id is None else tx.number_of(Subject(hold.tenant, hold.user_id))
+            first, last = (0, _LAST_SUBJECT) if hold.user_id is None else (number or 0, number or 0)
+            asked = (hold.tenant, first, last, most, int(hold.tag is not None))
+            found = {"memories": tx.all(HeldRow, "figures.held_rows", asked)}
             if hold.tag is None:
-                memories, sessions = tx.number("figures.covered", asked), tx.number("figures.covered_sessions", asked)
-                return {"memories": memories, "sessions": sessions}
-            tagged = (is_tagged(json.loads(one), hold.tag) for one in tx.each(str, "figures.metadata_of", asked))
-            return {"memories": sum(tagged)}
+                found["sessions"] = tx.all(HeldRow, "figures.held_sessions", asked[:-1])
+        for what, rows in found.items():
+            counts[what] = sum(
+                hold.agent_id in (None, row.agent_id)
+                and hold.session_id in (None, row.session_id)
+                and (hold.tag is None or is_tagged(json.loads(row.metadata), hold.tag))
+                for row in rows
+            )
+        is_whole = all(len(rows) < most for rows in found.values())
+        return counts, is_whole
 
     def last_day(self, tenant: str) -> int | None:
         return self._find(int, "figures.last_day", tenant)

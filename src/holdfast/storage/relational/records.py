@@ -491,12 +491,14 @@ class SqlRecords(SqlStore):
         (context,) = self._database.ask(record_rows.WriteContext, *record_rows.context_query(subject, kind, ()))
         return Usage(context.memories, context.bytes, *context.limits(kind))
 
-    def set_quota(self, tenant: str, user_id: str | None, kind: Kind, maximum: dict[str, int | None]) -> None:
+    def set_quota(
+        self, tenant: str, user_id: str | None, kind: Kind, limits: Mapping[str, int | None]
+    ) -> dict[str, int | None]:
         who = (tenant, user_id or "", kind.code)
         with self._database.govern(tenant) as tx:
             quota = tx.find(QuotaRow, "records.quota", who) or QuotaRow(None, None)
-            values = quota._asdict() | {name: -1 if value is None else value for name, value in maximum.items()}
-            tx.run("records.put_quota", (*who, values["max_memories"], values["max_bytes"]))
+            tx.run("records.put_quota", (*who, *quota._replace(**limits)))
+            return quota._asdict()
 
 
 def _without(new: _Insertion, left_out: Mapping[str, str]) -> _Insertion:

@@ -180,6 +180,13 @@ class JobWords(NamedTuple):
     error: str | None
 
 
+class JobContent(NamedTuple):
+    """What came of a job of the console."""
+
+    id: str
+    content: str | None
+
+
 class MemoryHold(NamedTuple):
     """A hold on one memory."""
 
@@ -371,7 +378,8 @@ def _remove_named(tx: Transaction, subject: Subject, number: int, *, even_standi
         "rules": rules,
         "released holds": _remove_holds(tx, subject, number, own, even_standing=even_standing),
         "api keys": unbind(tx, tenant, user_id),
-        "job results": sum(
+        "job results": _clear_console_jobs(tx, user_id)
+        + sum(
             _reword(tx, subject, row, f"subjects.reword_{which}")
             for which in ("job", "run")
             for row in tx.all(JobWords, f"subjects.{which}_words")
@@ -387,6 +395,17 @@ def _remove_holds(tx: Transaction, subject: Subject, number: int, own: str, *, e
         if find_current(tx, hold.memory_id, number) is not None:
             removed += tx.run("subjects.remove_hold", (hold.id,))
     return removed
+
+
+def _clear_console_jobs(tx: Transaction, user_id: str) -> int:
+    """Let nothing be kept of what came, or will come, of jobs of the console that may name a user; how many did."""
+    name, cleared = json.dumps(user_id)[1:-1], 0
+    for job in tx.all(JobContent, "subjects.console_jobs"):
+        is_named = job.content is not None and (name in job.content or '"problem"' in job.content)
+        if is_named or job.content is None:  # what runs may come to name them
+            tx.run("subjects.clear_console_job", (job.id,))
+        cleared += is_named
+    return cleared
 
 
 def _reword(tx: Transaction, subject: Subject, job: JobWords, write: str) -> bool:

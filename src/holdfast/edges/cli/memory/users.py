@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,8 +78,8 @@ def set_quota(
 
     Options:
         KIND  The kind of memory: <durable kinds>.
-        --max-memories N  How many memories; unlimited: no limit.
-        --max-bytes N  How many bytes of content; unlimited: no limit.
+        --max-memories N  How many memories; unlimited, or default.
+        --max-bytes N  How many bytes of content; unlimited, or default.
         --user -u USER  For whom; everyone without a quota of their own, if not given.
 
     Examples:
@@ -92,18 +91,19 @@ def set_quota(
         raise InvalidInputError("give --max-memories, --max-bytes, or both")
     limits = {"max_memories": _read(max_memories, "--max-memories"), "max_bytes": _read(max_bytes, "--max-bytes")}
     call.engine.quotas.set(kind, **limits, user_id=user)
-    given = {name: None if value == math.inf else value for name, value in limits.items() if value is not None}
+    given = {name: None if value == "unlimited" else value for name, value in limits.items() if value is not None}
     return {"memory_type": kind.value, "user_id": user, **given}
 
 
-def _read(text: str | None, name: str) -> float | None:
-    if text is None or text == "unlimited":
-        return None if text is None else math.inf
+def _read(text: str | None, name: str) -> int | str | None:
+    if text is None or text in ("unlimited", "default"):
+        return text
     digits = text.replace(",", "").replace("_", "")
     if not digits.isdecimal() or int(digits) >= 2**63:
-        raise InvalidInputError(f"{name} must be a whole number from 0 to {2**63 - 1}, or unlimited, not {text!r}")
+        most = 2**63 - 1
+        raise InvalidInputError(f"{name} must be a whole number from 0 to {most}, unlimited or default, not {text!r}")
     return int(digits)
 
 
-def _format(limit: int | None) -> str:
-    return "unlimited" if limit is None else f"{limit:,}"
+def _format(limit: int | str | None) -> str:
+    return "unlimited" if limit is None else limit if isinstance(limit, str) else f"{limit:,}"

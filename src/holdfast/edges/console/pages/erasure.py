@@ -25,10 +25,10 @@ def show_erasure(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _describe_erasure(fields: Fields, result: dict[str, Any]) -> str:
+def _describe_erasure(_fields: Fields, result: dict[str, Any]) -> str:
     if result["pending"]:
-        return f"nobody can read anything of user {fields['user_id']} any more; something is still to be done"
-    return f"user {fields['user_id']} is erased, in every place"
+        return "nobody can read anything of this user any more; something is still to be done"
+    return "this user is erased, in every place"
 
 
 @erasure.action(
@@ -40,6 +40,7 @@ def _describe_erasure(fields: Fields, result: dict[str, Any]) -> str:
     back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
     describe=_describe_erasure,
     result="erased.html",
+    forgets=("user_id",),
     is_danger=True,
 )
 def preview_erase(visit: Visit, fields: Fields) -> Effect:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.edges.console.formats import link
+from markupsafe import Markup
+
+from holdfast.edges.console.formats import link, number
 from holdfast.edges.console.table import Effect, Entry, Fields, Section, Undo
 from holdfast.edges.console.visit import Visit
 
@@ -17,7 +20,8 @@ _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 def show_holds(visit: Visit) -> dict[str, Any]:
     """The holds in force, oldest first; on request those that were released too."""
     asked = {"released": visit.query.get("released"), "cursor": visit.query.get("cursor")}
-    return {"asked": asked, "found": visit.call("list_holds", **asked, limit=50), "parts": _SCOPE}
+    found = visit.call("list_holds", **asked, count=True, limit=50)
+    return {"asked": asked, "found": found, "parts": _SCOPE, "at_least": at_least}
 
 
 def _describe(fields: Fields) -> str:
@@ -41,15 +45,24 @@ def _describe(fields: Fields) -> str:
         Entry("tag", "Tag", hint="key=value of the metadata, or one of its tags.", needed=False),
         Entry("reason", "Why it must stay", hint="Whoever asks later reads this; name a case, not a person."),
     ),
+    may_call=["preview_hold"],
     back=lambda _fields: link(_PATH),
     describe=lambda fields, _result: f"{_describe(fields)} is held: nothing removes it until the hold is released",
     undo=lambda _fields, result: Undo("release_hold", {"hold_id": result["hold_id"]}, "Release it"),
 )
-def preview_hold(_visit: Visit, fields: Fields) -> Effect | None:
+def preview_hold(visit: Visit, fields: Fields) -> Effect | None:
     """What the hold would cover."""
-    if not any(name in fields for name in _SCOPE):
+    whom = {name: fields[name] for name in _SCOPE if name in fields}
+    if not whom:
         return None
-    return Effect([f"no rule, no person and no erasure removes {_describe(fields)} until the hold is released"])
+    cover = visit.call("preview_hold", **whom)
+    rows = [(f"{what} that it covers now", at_least(cover, what)) for what in cover["counts"]]
+    return Effect([f"no rule, no person and no erasure removes {_describe(fields)} until the hold is released"], rows)
+
+
+def at_least(cover: Mapping[str, Any], what: str) -> Markup:
+    """How many of something a hold covers."""
+    return (Markup("") if cover["is_whole"] else Markup("at least ")) + number(cover["counts"][what])
 
 
 @holds.action(

@@ -85,13 +85,11 @@ def _describe_due(result: dict[str, Any]) -> str:
     return f"it makes {due} due at once" if due else "it makes nothing due at once"
 
 
-def _undo(fields: Fields, result: dict[str, Any]) -> Undo | None:
-    """A rule that was not there before is removed again; of one that was changed the table shows what it says."""
-    return (
-        Undo("remove_policy", {name: fields[name] for name in _SCOPE if name in fields})
-        if result["version"] == 1
-        else None
-    )
+def _undo_rule(fields: Fields, result: dict[str, Any]) -> Undo:
+    """What was there before comes back: the rule as it was, or none."""
+    whom: Fields = {name: fields[name] for name in _SCOPE if name in fields}
+    before = result["before"]
+    return Undo("remove_policy", whom) if before is None else Undo("set_policy", {**whom, **terms_of(before)})
 
 
 @policies.action(
@@ -102,7 +100,7 @@ def _undo(fields: Fields, result: dict[str, Any]) -> Undo | None:
     may_call=["preview_policy"],
     back=lambda _fields: link(_PATH),
     describe=lambda fields, result: f"{_describe(fields)} is set; {_describe_due(result)}",
-    undo=_undo,
+    undo=_undo_rule,
 )
 def preview_rule(visit: Visit, fields: Fields) -> Effect | None:
     """What the rule would make due."""
@@ -138,7 +136,7 @@ def _effect_rows(found: dict[str, Any]) -> list[tuple[str, Any]]:
     may_call=["get_policy"],
     back=lambda _fields: link(_PATH),
     describe=lambda fields, result: f"{_describe(fields)} is removed; {_describe_due(result)}",
-    undo=lambda fields, result: Undo("set_policy", {**fields, **terms_of(result)}),
+    undo=_undo_rule,
     is_danger=True,
 )
 def preview_removal(visit: Visit, fields: Fields) -> Effect:
@@ -160,14 +158,15 @@ def preview_removal(visit: Visit, fields: Fields) -> Effect:
     entries=(
         Entry("memory_type", "Kind", "choice", choices=[kind.value for kind in DURABLE]),
         Entry("user_id", "User", hint="Everyone without a quota of their own, if empty.", needed=False),
-        Entry("max_memories", "Memories at most", hint="Or: unlimited.", needed=False),
-        Entry("max_bytes", "Bytes at most", hint="Or: unlimited.", needed=False),
+        Entry("max_memories", "Memories at most", hint="Or: unlimited, or: default.", needed=False),
+        Entry("max_bytes", "Bytes at most", hint="Or: unlimited, or: default.", needed=False),
     ),
     may_call=["get_quotas"],
     back=lambda fields: link(f"{_PATH}/applied", user_id=fields.get("user_id")),
     describe=lambda fields, _result: (
         f"the quota for {fields['memory_type']} of {fields.get('user_id', 'everyone')} is set"
     ),
+    undo=lambda fields, result: Undo("set_quota", {**fields, **result["before"]}),
 )
 def preview_quota(visit: Visit, fields: Fields) -> Effect | None:
     """What the user holds now, beside what they may."""

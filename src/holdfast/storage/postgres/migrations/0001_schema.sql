@@ -550,6 +550,16 @@ CREATE TABLE sign_ins (
     expires_at bigint NOT NULL
 );
 
+-- What takes long and was begun in the console: any process shows how far it is. Gone in an hour.
+CREATE TABLE console_jobs (
+    id         text   COLLATE "C" PRIMARY KEY,
+    owner      bytea  NOT NULL,                                  -- a hash of the token of the browser that began it
+    said       text   NOT NULL,                                  -- JSON: what it is and how far it is; it names nobody
+    content    text,                                             -- JSON: what it was given and what came of it
+    is_cleared bigint NOT NULL DEFAULT 0,                        -- somebody was erased who may be in what comes of it
+    seen_at    bigint NOT NULL                                   -- when the process that runs it last said so
+) WITH (fillfactor = 70);
+
 -- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
 CREATE TABLE replies (
     id           bytea  PRIMARY KEY,

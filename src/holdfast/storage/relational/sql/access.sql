@@ -38,6 +38,19 @@ FROM sign_ins AS s JOIN api_keys AS k ON k.id = s.key_id WHERE s.hashed = $1 AND
 -- name: sign_out
 DELETE FROM sign_ins WHERE hashed = $1 OR expires_at <= $2
 
+-- What came of it is not kept where somebody was erased meanwhile, unless it names nobody ($6).
+-- name: keep_console_job
+INSERT INTO console_jobs (id, owner, said, content, seen_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (id) DO UPDATE
+SET said = excluded.said, seen_at = excluded.seen_at,
+    content = CASE WHEN console_jobs.is_cleared = 1 AND $6 = 0 THEN NULL ELSE excluded.content END
+
+-- name: console_job
+SELECT said, content, is_cleared, seen_at FROM console_jobs WHERE id = $1 AND owner = $2
+
+-- name: forget_console_jobs
+DELETE FROM console_jobs WHERE seen_at < $1
+
 -- A row without a reply is at work for as long as its lease runs, by the server's clock. A lease that goes on for longer
 -- than leases do was written before that clock was set back.
 -- name: claim

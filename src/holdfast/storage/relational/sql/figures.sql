@@ -104,24 +104,18 @@ DELETE FROM daily_counts WHERE tenant = $1 AND day < $2
 SELECT requested_at, hidden_at, gone_at, certified_at FROM erasure_times
 WHERE tenant = $1 AND (requested_at >= $2 OR certified_at IS NULL) ORDER BY requested_at
 
--- What is live and may be on hold: of a tenant, a subject, an agent, a session. It reads what there is.
--- name: covered
-SELECT count(*) FROM records JOIN subjects ON subjects.no = records.subject
-WHERE state IN ('active', 'archived')
+-- What is live and may be on hold, of a tenant's subjects with these numbers, as far as one cares to read.
+-- name: held_rows
+SELECT agent_id, session_id, CASE WHEN $5 = 1 THEN metadata ELSE '{}' END AS metadata
+FROM records JOIN subjects ON subjects.no = records.subject
+WHERE records.subject BETWEEN $2 AND $3
+  AND key BETWEEN $2::bigint << :KEY_BITS AND (($3::bigint + 1) << :KEY_BITS) - 1
+  AND state IN ('active', 'archived')
   AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
-  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
-  AND ($4::text IS NULL OR session_id = $4)
+LIMIT $4
 
--- name: covered_sessions
-SELECT count(*) FROM sessions JOIN subjects ON subjects.no = sessions.subject
-WHERE state = 'active'
+-- name: held_sessions
+SELECT agent_id, session_id, '{}' AS metadata FROM sessions JOIN subjects ON subjects.no = sessions.subject
+WHERE sessions.subject BETWEEN $2 AND $3 AND state = 'active'
   AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
-  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
-  AND ($4::text IS NULL OR session_id = $4)
-
--- name: metadata_of
-SELECT metadata FROM records JOIN subjects ON subjects.no = records.subject
-WHERE state IN ('active', 'archived') AND metadata <> '{}'
-  AND (subjects.subject < $1::text || '/' OR subjects.subject >= $1::text || '0') IS NOT TRUE
-  AND ($2::text IS NULL OR subjects.subject = $2) AND ($3::text IS NULL OR agent_id = $3)
-  AND ($4::text IS NULL OR session_id = $4)
+LIMIT $4

@@ -123,6 +123,12 @@ SELECT name, started_at, result, error FROM job_runs
 -- name: reword_run
 UPDATE job_runs SET result = $1, error = $2 WHERE name = $3 AND started_at = $4
 
+-- name: console_jobs
+SELECT id, content FROM console_jobs WHERE is_cleared = 0
+
+-- name: clear_console_job
+UPDATE console_jobs SET content = NULL, is_cleared = 1 WHERE id = $1
+
 -- name: note_request
 INSERT INTO erasure_times (alias, tenant, requested_at) VALUES ($1, $2, $3) ON CONFLICT (alias) DO NOTHING
 

@@ -502,6 +502,16 @@ CREATE TABLE sign_ins (
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- What takes long and was begun in the console: any process shows how far it is. Gone in an hour.
+CREATE TABLE console_jobs (
+    id         TEXT    PRIMARY KEY,
+    owner      BLOB    NOT NULL,                             -- a hash of the token of the browser that began it
+    said       TEXT    NOT NULL,                             -- JSON: what it is and how far it is; it names nobody
+    content    TEXT,                                         -- JSON: what it was given and what came of it
+    is_cleared INTEGER NOT NULL DEFAULT 0,                   -- somebody was erased who may be in what comes of it
+    seen_at    INTEGER NOT NULL                              -- when the process that runs it last said so
+) STRICT, WITHOUT ROWID;
+
 -- Replies to requests that may come again. A row is named by a hash; a reply is sealed under a key that is not in the store.
 CREATE TABLE replies (
     id           BLOB    PRIMARY KEY,
