@@ -45,8 +45,6 @@ class Holds:
         """
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id, "tag": tag}
         whom: dict[str, Any] = {name: check_id(value, name) for name, value in given.items() if value is not None}
-        if not whom:
-            raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
         self._check_names_something(whom)
         now, words = self.tenant.now(), check_content(reason, "reason", max_bytes=_MOST_TEXT)
         hold = Hold(self.tenant.new_id(now), self.tenant.name, words, "", now, **whom)
@@ -55,6 +53,8 @@ class Holds:
 
     def _check_names_something(self, whom: dict[str, Any]) -> None:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
+        if not whom:
+            raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
         one, tag = whom.get("memory_id"), whom.get("tag")
         if one is not None and not is_id(one) and not ([*whom] == ["memory_id"] and self._is_tool(one)):
             raise InvalidInputError(
