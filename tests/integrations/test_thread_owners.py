@@ -49,6 +49,7 @@ def test_an_owner_that_is_a_number_is_read_as_its_text(place: Place) -> None:
     with closing(open_threads(place, user_from="customer", agent_from="desk")) as tables:
         put(place, "thread", customer=4711, desk="billing", user_id="nobody")
         assert tables.find(["thread", "another"])["thread"][2:4] == ("4711", "billing")
+        assert [thread[2:4] for thread in tables.note_changes()] == [("4711", "billing")]
         assert tables.count("4711") > 0
         assert tables.count("nobody") == 0
 

@@ -7,6 +7,7 @@ fails, and no half of a thread comes to be.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -33,7 +34,7 @@ _GOAL_SECONDS: Final = 0.1
 _TOGETHER: Final = 50
 _MOST_TOGETHER: Final = 400
 #: So many are noted in one.
-_NOTED: Final = 5_000
+_NOTED: Final = 10_000
 #: Whose agent a thread is that names none.
 AGENT: Final = "langgraph"
 #: The time of a UUID of version 6 counts in tenths of microseconds from 1582-10-15.
@@ -149,14 +150,18 @@ class CheckpointTables:
         meanwhile is found the next time.
         """
         found = self.database.all("changed", **self.fields)
-        changed = [_read_thread(*row) for row in found if row[1] is not None]
+        changed = [
+            Thread(thread_id, head, *_read_owners(names), read_time(head))
+            for thread_id, head, names in found
+            if head is not None
+        ]
         unread = [thread.thread_id for thread in changed if thread.user_id is None or thread.agent_id is None]
         if unread:  # most threads are named by their newest checkpoint, the others by earlier ones
             read: dict[str, Thread] = {}
             for start in range(0, len(unread), _NOTED):
                 read |= self._find(unread[start : start + _NOTED])
             changed = [read.get(thread.thread_id, thread) for thread in changed]
-        self._note(changed, gone=[thread_id for thread_id, head, *_ in found if head is None])
+        self._note(changed, gone=[thread_id for thread_id, head, _ in found if head is None])
         return [self.with_owner(thread) for thread in changed]
 
     def note(self, thread_id: str) -> list[Thread]:
@@ -374,6 +379,16 @@ def read_name(name: str | None) -> str | None:
 
 #: Many threads have the same users and agents.
 _read_owner: Final = lru_cache(maxsize=100_000)(read_name)
+
+
+@lru_cache(maxsize=100_000)
+def _read_owners(names: str | None) -> tuple[str | None, str | None]:
+    """The user and the agent of a JSON list. A whole number is a name, too; anything else is none."""
+    try:
+        user_id, agent_id = (str(one) if type(one) in (str, int) else None for one in json.loads(names or "[0.0, 0.0]"))
+    except (ValueError, RecursionError):
+        return None, None
+    return read_name(user_id), read_name(agent_id)
 
 
 def make_id(moment: int) -> str:

@@ -56,12 +56,13 @@ FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
 CREATE OR REPLACE TRIGGER holdfast_guard BEFORE INSERT ON @checkpoint_writes
 FOR EACH ROW EXECUTE FUNCTION @holdfast_guard()
 
--- What a survey has to note: the threads whose newest checkpoint is another, and (with no head) those that are gone.
+-- What a survey has to note: the threads whose newest checkpoint is another, with the user and the agent that it names
+-- as a JSON list, and (with no head) those that are gone.
 -- name: changed
-SELECT coalesce(heads.thread_id, known.thread_id), heads.head, owner.user_id, owner.agent_id
+SELECT coalesce(heads.thread_id, known.thread_id), heads.head, owner.names
 FROM (SELECT thread_id, max(checkpoint_id COLLATE "C") AS head FROM @checkpoints GROUP BY thread_id) AS heads
 FULL JOIN @holdfast_threads AS known ON known.thread_id = heads.thread_id
-LEFT JOIN LATERAL (SELECT FIELD(one.metadata, :user_from) AS user_id, FIELD(one.metadata, :agent_from) AS agent_id
+LEFT JOIN LATERAL (SELECT jsonb_build_array(one.metadata -> :user_from, one.metadata -> :agent_from)::text AS names
                    FROM @checkpoints AS one WHERE one.thread_id = heads.thread_id AND one.checkpoint_ns = ''
                    ORDER BY one.checkpoint_id DESC LIMIT 1) AS owner ON true
 WHERE known.head IS DISTINCT FROM heads.head

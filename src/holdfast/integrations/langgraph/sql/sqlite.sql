@@ -40,15 +40,17 @@ BEGIN
     SELECT RAISE(ABORT, 'the thread is in the recycle bin of Holdfast; restore it, or begin another');
 END
 
--- What a survey has to note: the threads whose newest checkpoint is another, and (with no head) those that are gone. It
--- goes from thread to thread by the primary key, however many checkpoints each has.
+-- What a survey has to note: the threads whose newest checkpoint is another, with the user and the agent that it names
+-- as a JSON list, and (with no head) those that are gone. It goes from thread to thread by the primary key, however many
+-- checkpoints each has.
 -- name: changed
 WITH RECURSIVE live (thread_id) AS (
     SELECT min(thread_id) FROM @checkpoints
     UNION ALL SELECT (SELECT min(one.thread_id) FROM @checkpoints AS one WHERE one.thread_id > live.thread_id)
     FROM live WHERE live.thread_id IS NOT NULL)
-SELECT heads.thread_id, max(heads.root, heads.rest) AS head, FIELD(one.metadata, :user_from),
-       FIELD(one.metadata, :agent_from)
+SELECT heads.thread_id, max(heads.root, heads.rest) AS head,
+       CASE WHEN json_valid(CAST(one.metadata AS TEXT))
+            THEN json_extract(CAST(one.metadata AS TEXT), :user_from, :agent_from) END
 FROM (SELECT thread_id, ifnull((SELECT max(checkpoint_id) FROM @checkpoints AS one
                                 WHERE one.thread_id = live.thread_id AND one.checkpoint_ns = ''), '') AS root,
              ifnull((SELECT max(checkpoint_id) FROM @checkpoints AS one
@@ -59,7 +61,7 @@ LEFT JOIN @checkpoints AS one
        ON one.thread_id = heads.thread_id AND one.checkpoint_ns = '' AND one.checkpoint_id = heads.root
 WHERE known.head IS NOT max(heads.root, heads.rest)
 UNION ALL
-SELECT thread_id, NULL, NULL, NULL FROM @holdfast_threads AS known
+SELECT thread_id, NULL, NULL FROM @holdfast_threads AS known
 WHERE NOT EXISTS (SELECT 1 FROM @checkpoints AS one WHERE one.thread_id = known.thread_id)
 
 -- name: sizes_of_checkpoints

@@ -70,6 +70,9 @@ WHERE part_state <> state AND sessions.no > $1 AND state <> 'deleting'
   AND (subjects.subject < $2::text || '/' OR subjects.subject >= $2::text || '0') IS NOT TRUE
 ORDER BY sessions.no LIMIT $3
 
+-- name: some
+SELECT no FROM sessions LIMIT 1
+
 -- name: count_behind
 SELECT count(*) FROM sessions INDEXED BY sessions_behind WHERE part_state <> state AND state <> 'deleting'
 
