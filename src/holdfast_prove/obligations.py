@@ -1,0 +1,513 @@
+"""What a system is held to once something was deleted. Each obligation has a twin: a record that nobody deleted, and
+that must be found by the same means, so that an empty store proves nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from holdfast_prove import scan
+from holdfast_prove.adapter import load
+from holdfast_prove.elsewhere import Elsewhere
+
+HOLDS: Final = "holds"
+FAILS: Final = "fails"
+NOT_CLAIMED: Final = "not claimed"
+
+_LETTERS: Final = "bcdfghjklmnpqrtvwxz"
+_LIFE: Final = 2.0
+"""How many seconds a record lives that is to expire."""
+_MOMENT: Final = 0.001
+_FILLERS: Final = 30
+_TAMPERED: Final = 24
+_WORDS: Final = "garden river stone lamp winter bread window letter harbour music paper bridge".split()
+
+
+class BrokenError(Exception):
+    """An obligation does not hold; its message says how that was seen."""
+
+
+class Result(NamedTuple):
+    """What became of an obligation."""
+
+    obligation: str
+    outcome: str
+    """``holds``, ``fails`` or ``not claimed``."""
+    detail: str
+    seconds: float
+
+    @property
+    def about(self) -> str:
+        """The obligation in words."""
+        return OBLIGATIONS[self.obligation].about
+
+
+class Record(NamedTuple):
+    """Something that was stored, with a mark in it that is nowhere else."""
+
+    user_id: str
+    id: str
+    text: str
+    mark: str
+
+
+@dataclass
+class Trial:
+    """The system under test: its adapter, which an obligation may replace, and what makes others of it."""
+
+    name: str
+    folder: Path
+    store: Any
+    stack: ExitStack = field(default_factory=ExitStack)
+    notes: list[str] = field(default_factory=list)
+
+    def has(self, *methods: str) -> bool:
+        """Whether the adapter has these optional methods."""
+        return all(getattr(self.store, method, None) for method in methods)
+
+    def add(self, user_id: str, text: str | None = None, *, many: int = 0) -> Record:
+        """Store something new of a user, with so many words beside it."""
+        mark = new_mark()
+        text = text or f"{user_id} keeps the spare key {many} steps from {mark} and tells nobody"
+        if many:
+            text += " " + " ".join(_WORDS[secrets.randbelow(len(_WORDS))] for _ in range(many))
+        return Record(user_id, self.store.add(user_id, text), text, mark)
+
+    def pair(self, user_id: str | None = None) -> tuple[Record, Record]:
+        """A record to forget, and its twin, of one user."""
+        user_id = user_id or new_user()
+        return self.add(user_id), self.add(user_id)
+
+    def ways(self, record: Record, store: Any = None) -> list[str]:
+        """How the mark of a record is found now: by search, by get, or not at all."""
+        target = store or self.store
+        call = target.call if isinstance(target, Elsewhere) else lambda name, *given: getattr(target, name)(*given)
+        found = any(record.mark in text for text in call("search", record.user_id, record.text))
+        got = record.mark in (call("get", record.user_id, record.id) or "")
+        return [way for way, is_so in (("search", found), ("get", got)) if is_so]
+
+    def check_gone(self, record: Record, when: str, store: Any = None) -> None:
+        """That a record is not found by any means."""
+        if ways := self.ways(record, store):
+            raise BrokenError(f"{when}, it is still found by {' and '.join(ways)}")
+
+    def check_kept(self, record: Record, when: str = "", store: Any = None) -> None:
+        """That a record which nobody deleted is found by every means."""
+        missing = {"search", "get"} - set(self.ways(record, store))
+        if missing:
+            lost = " and ".join(sorted(missing, reverse=True))
+            raise BrokenError(f"{when or 'afterwards'}, its twin that nobody deleted is not found by {lost} either")
+
+    def reopen(self) -> None:
+        """Restart, where the system can."""
+        if self.has("reopen"):
+            self.store.reopen()
+
+
+def new_mark() -> str:
+    """Letters that are in no other text; their beginning and end may be lost to a text index."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(20))
+
+
+def new_user() -> str:
+    """A user of whom nothing is stored yet."""
+    return "u" + new_mark()[:11]
+
+
+# --- at once, and later ------------------------------------------------------------------------------------------------
+
+
+def search_at_once(trial: Trial) -> None:
+    """A deleted record is out of search and cannot be read, at once."""
+    gone, twin = trial.pair()
+    trial.check_kept(gone, "before it is deleted")
+    trial.store.delete(gone.user_id, gone.id)
+    trial.check_gone(gone, "at once")
+    trial.check_kept(twin)
+
+
+def every_process(trial: Trial) -> None:
+    """It is so in every other process that has the store open and has seen the record."""
+    gone, twin = trial.pair()
+    with Elsewhere(trial.name, trial.folder, inside=trial.folder) as other:
+        trial.check_kept(gone, "in another process, before it is deleted", other)
+        trial.store.delete(gone.user_id, gone.id)
+        trial.check_gone(gone, "in another process", other)
+        trial.check_kept(twin, "in another process", other)
+
+
+def restart(trial: Trial) -> None:
+    """It is so after a restart."""
+    gone, twin = trial.pair()
+    trial.store.delete(gone.user_id, gone.id)
+    trial.store.reopen()
+    trial.check_gone(gone, "after a restart")
+    trial.check_kept(twin, "after a restart")
+
+
+def reindex(trial: Trial) -> None:
+    """It is so after the indexes were built anew."""
+    gone, twin = trial.pair()
+    trial.store.delete(gone.user_id, gone.id)
+    trial.store.reindex()
+    trial.check_gone(gone, "after the indexes were built anew")
+    trial.check_kept(twin, "after the indexes were built anew")
+
+
+def derived(trial: Trial) -> None:
+    """What was derived from a deleted record is gone with it."""
+    gone, twin = trial.pair()
+    made = [_derive(trial, source) for source in (gone, twin)]
+    trial.check_kept(made[0], "before its source is deleted")
+    trial.store.delete(gone.user_id, gone.id)
+    trial.check_gone(made[0], "after its source was deleted")
+    trial.check_kept(made[1])
+
+
+def _derive(trial: Trial, source: Record) -> Record:
+    mark = new_mark()
+    text = f"in short: {source.user_id} has a place called {mark}"
+    return Record(source.user_id, trial.store.derive(source.user_id, source.id, text), text, mark)
+
+
+# --- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def deleted_bytes(trial: Trial) -> None:
+    """No byte of a deleted record is left in any place: histories, caches, text indexes, vectors, logs."""
+    user_id = new_user()
+    gone = _store_variously(trial, user_id)
+    twins = [trial.add(user_id), trial.add(user_id, many=400)]
+    for record in [*gone, *twins]:
+        trial.ways(record)  # what remembers queries and answers has them now
+    for record in gone:
+        with suppress(Exception):  # what was derived from another is gone with it
+            trial.store.delete(user_id, record.id)
+    _check_bytes(trial, gone, twins, "delete")
+
+
+def _store_variously(trial: Trial, user_id: str) -> list[Record]:
+    """Records among others of the user: short, long enough to be compressed, corrected, and derived from another."""
+    records = [trial.add(user_id), trial.add(user_id, many=400)]
+    for _ in range(_FILLERS):
+        trial.add(user_id)
+    if trial.has("correct"):
+        old = trial.add(user_id)
+        new = new_mark()
+        trial.store.correct(user_id, old.id, f"{user_id} has moved the key to {new}")
+        records += [old, old._replace(text=new, mark=new)]
+    if trial.has("derive"):
+        records.insert(0, _derive(trial, records[0]))
+    return records
+
+
+def erased_user(trial: Trial) -> None:
+    """A user who was erased is not found, and no byte of what they had is left in any place."""
+    user_id, other = new_user(), new_user()
+    gone = _store_variously(trial, user_id)
+    twins = [trial.add(other), trial.add(other, many=400)]
+    if trial.has("spread"):
+        for record in (gone[-1], twins[0]):
+            trial.store.spread(record.user_id, record.text)
+    trial.store.erase_user(user_id)
+    for record in gone:
+        trial.check_gone(record, "after its user was erased")
+    trial.reopen()
+    for record in gone:
+        trial.check_gone(record, "after its user was erased, and a restart")
+    trial.check_kept(twins[0])
+    _check_bytes(trial, gone, twins, "erase_user")
+
+
+def _check_bytes(trial: Trial, gone: Sequence[Record], twins: Sequence[Record], verb: str) -> None:
+    if trial.has("settle"):
+        trial.store.settle(verb)
+    places = list(trial.store.places())
+    if not places:
+        raise NotImplementedError("there is no place to look at")
+    wanted = _wanted(trial, [*gone, *twins])
+    for when in ("", ", after a restart"):
+        found = scan.search(places, wanted)
+        seen = {twin.mark: found.get(_core(twin.mark)) for twin in twins}
+        if not all(seen.values()):
+            raise BrokenError(f"the twin is found nowhere in the places{when}: to find nothing there proves nothing")
+        left = {place: form for record in gone for place, form in found.get(_core(record.mark), {}).items()}
+        if left:
+            listed = ", ".join(f"{place} ({form})" for place, form in sorted(left.items())[:6])
+            raise BrokenError(f"it is left in {len(left)} places{when}: {listed}")
+        if not trial.has("reopen"):
+            break
+        trial.store.reopen()
+        places = list(trial.store.places())
+    _note_other_places(trial, gone, verb)
+
+
+def _core(mark: str) -> str:
+    """The middle of a mark: a text index may have the beginning and the end of a word elsewhere."""
+    return mark[4:16]
+
+
+def _wanted(trial: Trial, records: Iterable[Record]) -> scan.Wanted:
+    vectors = {_core(one.mark): trial.store.embed(one.text) for one in records} if trial.has("embed") else {}
+    return scan.Wanted([_core(one.mark) for one in records], vectors)
+
+
+def _note_other_places(trial: Trial, gone: Sequence[Record], verb: str) -> None:
+    if trial.has("other_places"):
+        marks = [_core(record.mark).encode() for record in gone]
+        files = scan.read_plainly(trial.store.other_places())
+        left = sorted(name for _, name, data in files if any(mark in data for mark in marks))
+        where = ", ".join(left[:4]) + (", …" if len(left) > 4 else "")
+        trial.notes.append(f"after {verb}, beyond its claim: " + (f"left in {where}" if left else "nothing is left"))
+
+
+# --- what brings things back -------------------------------------------------------------------------------------------
+
+
+def fed_again(trial: Trial) -> None:
+    """A text that was asked to stay out does not come back when it is fed again."""
+    gone, twin = trial.pair()
+    allowed = trial.add(gone.user_id)
+    trial.store.keep_out(gone.user_id, gone.id)
+    trial.check_gone(gone, "at once")
+    trial.store.delete(allowed.user_id, allowed.id)
+    again = []
+    for record in (gone, allowed):
+        with suppress(Exception):  # to refuse it is as good as to leave it out
+            again.append(record._replace(id=trial.store.add(record.user_id, record.text) or record.id))
+    for record in again[:-1]:
+        trial.check_gone(record, "after its text was fed again")
+    if not trial.ways(again[-1]):
+        raise BrokenError("a text that may come back does not come back either: add refuses everything")
+    trial.check_kept(twin)
+
+
+def restore(trial: Trial) -> None:
+    """What was forgotten stays forgotten when an older backup is restored: an erased user, and a deleted record (one that
+    was asked to stay out, where the system makes that difference)."""
+    erased, (gone, twin) = trial.add(new_user()), trial.pair()
+    other = trial.add(new_user())
+    backup = trial.store.backup()
+    trial.store.erase_user(erased.user_id)
+    (trial.store.keep_out if trial.has("keep_out") else trial.store.delete)(gone.user_id, gone.id)
+    trial.store.restore(backup)
+    for kept in (twin, other):
+        trial.check_kept(kept, "after the restore")
+    trial.check_gone(erased, "after the restore of a backup from before its user was erased")
+    trial.check_gone(gone, "after the restore of a backup from before it was deleted")
+
+
+def expiry(trial: Trial) -> None:
+    """A record that expires is there until its moment, and gone at its moment; reading does not prolong its life."""
+    user_id, mark = new_user(), new_mark()
+    twin = trial.add(user_id)
+    text = f"until then the code of {user_id} is {mark}"
+    wait: Callable[[float], None] = getattr(trial.store, "wait", None) or _sleep
+    ends = Record(user_id, trial.store.expire(user_id, text, _LIFE), text, mark)
+    added = time.monotonic()
+    trial.check_kept(ends, "before its moment")
+    if wait is _sleep:
+        _sleep(added + _LIFE + _MOMENT - time.monotonic())
+    else:
+        wait(_LIFE - _MOMENT)
+        trial.check_kept(ends, "just before its moment")
+        wait(_MOMENT)
+    trial.check_gone(ends, "at its moment")
+    trial.check_kept(twin)
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(max(0.0, seconds))
+
+
+def correction(trial: Trial) -> None:
+    """A value that was corrected never surfaces again; the new one does."""
+    old, twin = trial.pair()
+    mark = new_mark()
+    text = old.text.replace(old.mark, mark)
+    new = old._replace(id=trial.store.correct(old.user_id, old.id, text) or old.id, text=text, mark=mark)
+    for when, step in (("at once", None), ("after a restart", "reopen"), ("after re-indexing", "reindex")):
+        if step is None or trial.has(step):
+            if step:
+                getattr(trial.store, step)()
+            for asked in (old.text, text, f"the spare key of {old.user_id}"):
+                if any(old.mark in one for one in trial.store.search(old.user_id, asked)):
+                    raise BrokenError(f"{when}, search still returns the old value")
+            if old.mark in (trial.store.get(new.user_id, new.id) or ""):
+                raise BrokenError(f"{when}, get still returns the old value")
+            if not trial.ways(new):
+                raise BrokenError(f"{when}, the new value is not found either")
+    trial.check_kept(twin)
+
+
+# --- what must stay ----------------------------------------------------------------------------------------------------
+
+
+def hold(trial: Trial) -> None:
+    """A held record is neither deleted nor erased with its user, and whoever tries is told; its twin can be deleted."""
+    held, twin = trial.pair()
+    trial.store.hold(held.user_id, held.id)
+    for name, attempt in (
+        ("delete", lambda: trial.store.delete(held.user_id, held.id)),
+        ("erase_user", lambda: trial.store.erase_user(held.user_id)),
+    ):
+        try:
+            attempt()
+        except Exception:  # noqa: BLE001 - each system refuses in its own words
+            trial.check_kept(held, f"after {name} was refused")
+        else:
+            raise BrokenError(f"{name} raises no error for what is held")
+    trial.store.delete(twin.user_id, twin.id)
+    if trial.ways(twin):
+        raise BrokenError("what is not held cannot be deleted either")
+
+
+def other_users(trial: Trial) -> None:
+    """Other users keep all they have, whatever they are called, also where it is the same text."""
+    user_id = new_user()
+    gone = trial.add(user_id)
+    names = [f"{user_id}1", f"{user_id}-1", user_id[:-1], f"x{user_id}", user_id.upper(), f"{user_id}_"]
+    theirs = [Record(name, trial.store.add(name, gone.text), gone.text, gone.mark) for name in names]
+    theirs += [trial.add(name) for name in names]
+    trial.store.delete(user_id, gone.id)
+    trial.add(user_id)
+    trial.store.erase_user(user_id)
+    for record in theirs:
+        with suppress(BrokenError):
+            trial.check_kept(record)
+            continue
+        raise BrokenError(f"user {record.user_id} lost a record when {user_id} was erased")
+
+
+def proof(trial: Trial) -> None:
+    """Whoever has the certificate and the public key can verify it, without the store; a changed one is found out."""
+    gone, other = trial.add(new_user()), trial.add(new_user())
+    (certificate, key), (_, _) = (_prove_erasure(trial, one) for one in (gone, other))
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        Elsewhere(trial.name, inside=Path(empty), clean=True) as verifier,
+    ):
+        if not verifier.call("verify", certificate, key):
+            raise BrokenError("the certificate is refused where only it and the public key are")
+        for changed in _tamper(certificate):
+            if _accepts(verifier, changed, key):
+                raise BrokenError(f"a certificate that was changed is accepted: {_difference(certificate, changed)}")
+        if _accepts(verifier, certificate, _other_key(key)):
+            raise BrokenError("the certificate is accepted with another public key")
+
+
+def _prove_erasure(trial: Trial, record: Record) -> tuple[bytes, bytes]:
+    made = trial.store.erase_user(record.user_id)
+    if made is None:
+        raise BrokenError("erase_user returned nothing that proves it")
+    certificate, key = made
+    return certificate, key
+
+
+def _accepts(verifier: Elsewhere, certificate: bytes, key: bytes) -> bool:
+    try:
+        return bool(verifier.call("verify", certificate, key))
+    except RuntimeError:
+        return False
+
+
+def _tamper(certificate: bytes) -> Iterator[bytes]:
+    """The certificate with one letter or digit changed, in places all over it."""
+    places = [at for at, byte in enumerate(certificate) if chr(byte).isalnum() and byte < 128]
+    for at in places[:: max(1, len(places) // _TAMPERED)]:
+        other = b"1" if certificate[at : at + 1] != b"1" else b"2"
+        yield certificate[:at] + other + certificate[at + 1 :]
+
+
+def _difference(before: bytes, after: bytes) -> str:
+    at = next(number for number, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
+    return f"…{after[max(0, at - 20) : at + 20].decode(errors='replace')}…"
+
+
+def _other_key(key: bytes) -> bytes:
+    """A key that has the same form and is another."""
+    at = next(at for at in range(len(key) // 2, len(key)) if chr(key[at]).isalnum())
+    return key[:at] + (b"B" if key[at : at + 1] != b"B" else b"C") + key[at + 1 :]
+
+
+# --- all of them -------------------------------------------------------------------------------------------------------
+
+
+class Obligation(NamedTuple):
+    """Something that a system is held to, if it has the methods for it."""
+
+    check: Callable[[Trial], None]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """The obligation in words."""
+        return " ".join((self.check.__doc__ or "").split())
+
+
+OBLIGATIONS: Final = {
+    "search": Obligation(search_at_once),
+    "processes": Obligation(every_process, ("processes",)),
+    "restart": Obligation(restart, ("reopen",)),
+    "reindex": Obligation(reindex, ("reindex",)),
+    "derived": Obligation(derived, ("derive",)),
+    "bytes": Obligation(deleted_bytes),
+    "erased": Obligation(erased_user),
+    "again": Obligation(fed_again, ("keep_out",)),
+    "expiry": Obligation(expiry, ("expire",)),
+    "correction": Obligation(correction, ("correct",)),
+    "hold": Obligation(hold, ("hold",)),
+    "others": Obligation(other_users),
+    "proof": Obligation(proof, ("verify",)),
+    "restore": Obligation(restore, ("backup", "restore")),  # the last one: it goes on in another place
+}
+
+
+def prove(name: str, folder: Path) -> Iterator[Result]:
+    """Hold a system (its name, or ``module:Class``) to every obligation, in stores below an empty folder."""
+    kind = load(name)
+    with ExitStack() as stack:
+        trial: Trial | None = None
+        for number, (obligation, one) in enumerate(OBLIGATIONS.items()):
+            if trial is None:
+                trial = _open(name, kind, folder / f"store-{number}", stack)
+            result = _try(trial, obligation, one)
+            if result.outcome == FAILS:
+                trial = None  # what comes next is not to suffer from it
+            yield result
+
+
+def _open(name: str, kind: type[Any], folder: Path, stack: ExitStack) -> Trial:
+    folder.mkdir(parents=True)
+    trial = Trial(name, folder, kind(folder))
+    stack.callback(lambda: trial.store.close() if trial.has("close") else None)
+    return trial
+
+
+def _try(trial: Trial, name: str, one: Obligation) -> Result:
+    begun = time.monotonic()
+    missing = [method for method in one.needs if not trial.has(method)]
+    claims = getattr(trial.store, "claims", None)
+    claimed = claims is None or name in claims
+    trial.notes.clear()
+    if missing:
+        return Result(name, NOT_CLAIMED, f"there is no {' and no '.join(missing)}", 0.0)
+    try:
+        one.check(trial)
+    except NotImplementedError as missing_part:
+        outcome, detail = NOT_CLAIMED, str(missing_part)
+    except BrokenError as broken:
+        outcome, detail = (FAILS if claimed else NOT_CLAIMED), str(broken)
+    except Exception as problem:  # noqa: BLE001 - whatever a system raises, it did not do what it was asked for
+        outcome, detail = (FAILS if claimed else NOT_CLAIMED), f"{type(problem).__name__}: {problem}"
+    else:
+        outcome, detail = (HOLDS, "") if claimed else (NOT_CLAIMED, "it is so, though")
+    detail = "; ".join(filter(None, [detail, *trial.notes]))
+    return Result(name, outcome, detail, time.monotonic() - begun)
