@@ -25,6 +25,7 @@ def test_after_the_bin_nothing_of_what_was_deleted_is_left_in_any_place(homes: H
         holdfast.sweep(confirm=True)
         clock.advance(days=16)
         holdfast.sweep(confirm=True)
+        assert sentinel.hits(homes, home) == [], "while the store is open"
         assert holdfast.manager("bob", "guide").count_memories("long_term") == 1
         assert holdfast.audit.verify()
     assert sentinel.hits(homes, home) == []

@@ -121,8 +121,10 @@ class Maintenance:
             _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
             report = replace(report, waiting=waiting)
         domains = self.sweeper.domains
-        if report.total and domains is not None and domains.vacuums() and not self.tenant.subjects.scrub():
-            _log.warning("the space that the sweep freed is given back later: a reader is in its way")
+        gives_back = report.total and domains is not None and domains.vacuums()
+        # what was deleted for good is in the log of the store until that is emptied
+        if (gives_back or report.counts[ACTIONS[State.DELETED]]) and not self.tenant.subjects.scrub():
+            _log.warning("what the sweep deleted stays in the store's log until a reader that is open has ended")
         return report
 
     def _carry_out(self, order: SweepOrder, digest: str | None) -> Report:
