@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 Place = Path | tuple[str, bytes]
 #: What proves an erasure, and the public key to check it with.
 Proof = tuple[bytes, bytes]
+#: For each obligation, the sentence of the documentation that claims it, and where that is.
+Claims = Mapping[str, tuple[str, str]]
 
 #: The adapters that are here, by what people call the systems.
 SYSTEMS: Final = {
@@ -66,6 +68,8 @@ class Adapter(Protocol):
         docstring is shown. Without it they are looked for at once
     ``spread(user_id, text)``
         put a text of the user wherever else the system keeps something of a user; ``erase_user`` removes it
+    ``maintain()``
+        do what the system or its database does by itself from time to time, such as statistics and snapshots
     ``embed(text)``
         the vector of a text, whose bytes are looked for, too
     ``other_places()``

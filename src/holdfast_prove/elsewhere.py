@@ -1,7 +1,7 @@
 """An adapter in another process, which is told what to do by lines of JSON.
 
-``python -m holdfast_prove.elsewhere module:Class [FOLDER]`` opens the store in the folder; without one it opens none, as
-for those who only verify a proof.
+``python -m holdfast_prove.elsewhere module:Class [FOLDER]`` opens the store in the folder. Without one it opens none,
+as for those who only verify a proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Elsewhere:
         environment: Mapping[str, str] = {} if clean else os.environ
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - Python itself, with a module of ours
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,7 +83,7 @@ def serve(target: Any, asked: IO[bytes], answers: IO[bytes]) -> None:
     for line in asked:
         method, arguments = json.loads(line)
         try:
-            value = getattr(target, method)(*map(_from_text, arguments)) if method else None
+            value: Any = getattr(target, method)(*map(_from_text, arguments)) if method else None
             answer = {"value": list(value) if method == "search" else value}
         except Exception as problem:  # noqa: BLE001 - whatever it is, the other side is told
             answer = {"error": f"{type(problem).__name__}: {problem}"}

@@ -70,20 +70,18 @@ class Wanted:
     def __init__(self, marks: Iterable[str], vectors: Mapping[str, Sequence[float]]) -> None:
         self._pieces = [(mark, form, piece) for mark in marks for form, piece in encode(mark).items()]
         for mark, vector in vectors.items():
-            self._pieces += [
-                (mark, form, piece) for form, pieces in encode_vector(vector).items() for piece in pieces
-            ]
+            self._pieces += [(mark, form, piece) for form, pieces in encode_vector(vector).items() for piece in pieces]
 
-    def find(self, data: bytes) -> set[tuple[str, str]]:
-        """The marks that are in the data, each with the form in which it is."""
-        return {(mark, form) for mark, form, piece in self._pieces if piece in data}
+    def find(self, data: bytes) -> list[tuple[str, str]]:
+        """The marks that are in the data, each with the forms in which it is."""
+        return [(mark, form) for mark, form, piece in self._pieces if piece in data]
 
 
 def search(places: Iterable[Place], wanted: Wanted) -> dict[str, dict[str, str]]:
     """For each mark that was found, the places where it is, and how."""
     found: dict[str, dict[str, str]] = {}
     for name, data in read_places(places):
-        for mark, form in wanted.find(data) | {(mark, "name") for mark, _ in wanted.find(name.encode())}:
+        for mark, form in [*wanted.find(data), *((mark, "name") for mark, _ in wanted.find(name.encode()))]:
             found.setdefault(mark, {}).setdefault(name, form)
     return found
 
@@ -132,8 +130,8 @@ def _open_all(data: bytes) -> Iterator[tuple[str, bytes]]:
             yield from ((f"zip: {name}", archive.read(name)) for name in archive.namelist())
     with suppress(tarfile.TarError, OSError):
         if data[257:262] == b"ustar":
-            members = tarfile.open(fileobj=io.BytesIO(data))
-            yield from ((f"tar: {one.name}", file.read()) for one in members if (file := members.extractfile(one)))
+            with tarfile.open(fileobj=io.BytesIO(data)) as members:
+                yield from ((f"tar: {one.name}", file.read()) for one in members if (file := members.extractfile(one)))
     if data.startswith(b"PAR1"):
         yield from _read_parquet(data)
     for name, magics, opener in _STREAMS:
@@ -159,7 +157,7 @@ def _inflate(opener: Callable[[], Any], data: bytes, at: int) -> bytes:
 
 def _outside(module: str, name: str) -> Callable[[], Any]:
     """A decompressor of a package that need not be there; without it such streams are not opened."""
-    return lambda: getattr(import_module(module), name)()
+    return lambda: getattr(import_module(module), name)()  # noqa: PLW0108 - imported when it is needed
 
 
 class _Zstd:

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import chromadb
 from chromadb.api.client import SharedSystemClient
 from chromadb.config import Settings
 
-from holdfast_prove.adapter import Place
+from holdfast_prove.adapter import Claims, Place
 from holdfast_prove.systems.embedding import embed
 
 _DELETE: Final = "https://docs.trychroma.com/docs/collections/delete-data"
@@ -25,7 +25,7 @@ class Chroma:
     """Of the bytes in its files its documentation says nothing; they are looked at, and do not count."""
 
     version = chromadb.__version__
-    claims = {
+    claims: ClassVar[Claims] = {
         "search": (_GONE, _DELETE),
         "restart": (
             "Data will be persisted automatically and loaded on start (if it exists).",
@@ -50,9 +50,7 @@ class Chroma:
     def add(self, user_id: str, text: str) -> str:
         """Add an item."""
         record_id = uuid4().hex
-        self._collection.add(
-            ids=[record_id], documents=[text], embeddings=[embed(text)], metadatas=[{"user": user_id}]
-        )
+        self._collection.add(ids=[record_id], documents=[text], embeddings=[embed(text)], metadatas=[{"user": user_id}])
         return record_id
 
     def search(self, user_id: str, query: str) -> list[str]:
@@ -89,7 +87,7 @@ class Chroma:
         self.close()
         program = Path(sys.executable).with_name("chroma")
         command = [str(program), "vacuum", "--path", str(self._folder), "--force"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - its own program
         if done.returncode:
             raise RuntimeError(f"chroma vacuum failed: {done.stderr.strip() or done.stdout.strip()}")
         self._open()

@@ -1,4 +1,4 @@
-"""Vectors of texts without a model: the same text has the same vector everywhere, and shared words bring texts closer."""
+"""Vectors of texts without a model: a text has the same vector everywhere, and words in common bring texts closer."""
 
 from __future__ import annotations
 

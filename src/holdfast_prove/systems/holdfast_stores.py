@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast import Holdfast, MemoryManager, NotFoundError, __version__
 from holdfast.privacy.certificates import verify_certificate
 from holdfast.privacy.keys.signatures import public_pem, read_public
 from holdfast_prove.adapter import Place, Proof
-from holdfast_prove.systems.postgres_server import Database, data_folder, read_tables
+from holdfast_prove.systems.postgres_server import Database, analyze, data_folder, read_tables
 
 _BEGIN: Final = datetime(2026, 1, 15, 12, tzinfo=UTC)
 _DAY: Final = 86_400
@@ -84,8 +84,9 @@ class HoldfastOnSqlite:
         return json.dumps(erasure.certificate).encode(), public_pem(public or b"")
 
     def places(self) -> Iterable[Place]:
-        """All files: the database with its log, archive, backups, keys, ledger and certificates."""
-        return sorted(self._folder.glob("home-*"))
+        """All files (the database with its log, archive, backups, keys, ledger, certificates), and keys on Valkey."""
+        windows = self._holdfast.settings.short_term_url
+        return [*sorted(self._folder.glob("home-*")), *(_read_valkey(windows) if windows else ())]
 
     def reopen(self) -> None:
         """Close the store and open it again."""
@@ -178,6 +179,25 @@ class HoldfastOnSqlite:
         self._holdfast.close()
 
 
+def _read_valkey(url: str) -> Iterator[Place]:
+    """Every key of a Valkey server, with what is in it."""
+    from valkey import Valkey  # noqa: PLC0415 - not needed without a server
+
+    read = {
+        "string": "get",
+        "hash": "hgetall",
+        "set": "smembers",
+        "list": "lrange",
+        "zset": "zrange",
+        "stream": "xrange",
+    }
+    with Valkey.from_url(url) as client:
+        for key in client.scan_iter():
+            kind = client.type(key).decode()
+            held = getattr(client, read[kind])(key, *((0, -1) if kind in {"list", "zset"} else ()))
+            yield f"valkey {key.decode(errors='replace')}", held if isinstance(held, bytes) else repr(held).encode()
+
+
 class HoldfastOnPostgres(HoldfastOnSqlite):
     """Holdfast on PostgreSQL: rows are out of every table that the server can show; its files are the operator's."""
 
@@ -194,6 +214,10 @@ class HoldfastOnPostgres(HoldfastOnSqlite):
         yield from super().places()
         yield from read_tables(self._holdfast.settings.url)
 
+    def maintain(self) -> None:
+        """Let the server make its statistics."""
+        analyze(self._holdfast.settings.url)
+
     def other_places(self) -> Iterable[Path]:
         """The server's files: dead rows and the write-ahead log go as the server reuses their space."""
         return data_folder(self._holdfast.settings.url)
@@ -203,6 +227,3 @@ class HoldfastOnPostgres(HoldfastOnSqlite):
         super().close()
         for database in self._databases:
             database.drop()
-
-
-__all__: Any = ("HoldfastOnPostgres", "HoldfastOnSqlite")

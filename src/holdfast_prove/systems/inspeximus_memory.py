@@ -6,22 +6,24 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from inspeximus import Inspeximus, new_receipt_keypair, verify_erasure_certificate
 
-from holdfast_prove.adapter import Place, Proof
+from holdfast_prove.adapter import Claims, Place, Proof
 
 _README: Final = "https://pypi.org/project/inspeximus/3.23.1/"
 _SOURCE: Final = "https://github.com/DanceNitra/inspeximus (Inspeximus.forget)"
 _FORGET: Final = (
-    "so a forgotten memory cannot resurface via recall, via a consolidation link, or via a stale derived-summary pointer.",
+    "a forgotten memory cannot resurface via recall, via a consolidation link, or via a stale derived-summary pointer.",
     _SOURCE,
 )
 _SUBJECT: Final = (
-    "forget_subject() removes every record in this store attributable to a person, including summaries that inherited "
-    "it, and leaves a signed content-free tombstone.",
+    (
+        "forget_subject() removes every record in this store attributable to a person, including summaries that "
+        "inherited it, and leaves a signed content-free tombstone."
+    ),
     _README,
 )
 
@@ -31,7 +33,7 @@ class InspeximusMemory:
 
     version = version("inspeximus")
     processes = True
-    claims = {
+    claims: ClassVar[Claims] = {
         "search": _FORGET,
         "restart": _FORGET,
         "erased": _SUBJECT,
@@ -65,13 +67,13 @@ class InspeximusMemory:
     def get(self, user_id: str, record_id: str) -> str | None:
         """The current value of the record's key."""
         del user_id
-        found = self._store.current(record_id.split()[0])
+        found = self._store.current(record_id.partition(" ")[0])
         return None if not found else str(found["text"])
 
     def delete(self, user_id: str, record_id: str) -> None:
         """Forget a record, and what its key said before."""
         del user_id
-        key = record_id.split()[0]
+        key = record_id.partition(" ")[0]
         self._store.forget(where=lambda record: record.get("key") == key)
 
     def erase_user(self, user_id: str) -> Proof:
@@ -91,13 +93,13 @@ class InspeximusMemory:
 
     def correct(self, user_id: str, record_id: str, text: str) -> None:
         """Remember another value under the same key."""
-        key = record_id.split()[0]
+        key = record_id.partition(" ")[0]
         self._store.remember(text, key=key, source={"doc": user_id}, user_id=user_id)
 
     def derive(self, user_id: str, record_id: str, text: str) -> str:
         """Remember what was made from a record."""
         key = uuid4().hex
-        made = self._store.remember(text, key=key, user_id=user_id, derived_from=[record_id.split()[1]])
+        made = self._store.remember(text, key=key, user_id=user_id, derived_from=[record_id.partition(" ")[2]])
         return f"{key} {made}"
 
     @staticmethod

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from langgraph.store.memory import InMemoryStore
 
-from holdfast_prove.adapter import Place
+from holdfast_prove.adapter import Claims, Place
 from holdfast_prove.systems.embedding import DIMENSIONS, embed
 
 _REFERENCE: Final = "https://reference.langchain.com/python/langgraph.store/base"
@@ -22,8 +23,10 @@ _CLAIMS: Final = {
     "correction": ("Store or update an item in the store.", f"{_REFERENCE}/BaseStore/put"),
 }
 _EXPIRED: Final = (
-    "If True, and if the store supports this option, expired items will not be returned by GET or SEARCH, or included in "
-    "namespace listings, even before a TTL sweep deletes them.",
+    (
+        "If True, and if the store supports this option, expired items will not be returned by GET or SEARCH, or "
+        "included in namespace listings, even before a TTL sweep deletes them."
+    ),
     f"{_REFERENCE}/TTLConfig/omit_expired",
 )
 _INDEX: Final[Any] = {"dims": DIMENSIONS, "embed": lambda texts: [embed(text) for text in texts], "fields": ["text"]}
@@ -34,7 +37,7 @@ class LangGraphInMemory:
     """The store in memory. Its place is all that it holds."""
 
     version = version("langgraph-checkpoint")
-    claims = dict(_CLAIMS)
+    claims: ClassVar[Claims] = dict(_CLAIMS)
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,17 +90,18 @@ class LangGraphInMemory:
 
 
 class LangGraphOnSqlite(LangGraphInMemory):
-    """The store in a file of SQLite."""
+    """The store in a file of SQLite; without vectors, where Python's sqlite3 loads no extensions."""
 
     version = version("langgraph-checkpoint-sqlite")
-    claims = {**_CLAIMS, "restart": _GONE, "expiry": _EXPIRED}
+    claims: ClassVar[Claims] = {**_CLAIMS, "restart": _GONE, "expiry": _EXPIRED}
     processes = True
 
     def _open(self) -> Any:
         from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415 - not needed for the others
 
         path = str(self._folder / "store.db")
-        store = self._stack.enter_context(SqliteStore.from_conn_string(path, index=_INDEX, ttl=_TTL))
+        index = _INDEX if hasattr(sqlite3.Connection, "enable_load_extension") else None
+        store = self._stack.enter_context(SqliteStore.from_conn_string(path, index=index, ttl=_TTL))
         store.setup()
         return store
 
@@ -141,6 +145,12 @@ class LangGraphOnPostgres(LangGraphOnSqlite):
         from holdfast_prove.systems.postgres_server import read_tables  # noqa: PLC0415
 
         yield from read_tables(self._url)
+
+    def maintain(self) -> None:
+        """Let the server make its statistics."""
+        from holdfast_prove.systems.postgres_server import analyze  # noqa: PLC0415
+
+        analyze(self._url)
 
     def other_places(self) -> Iterable[Path]:
         """The server's files."""

@@ -6,14 +6,16 @@ import os
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from holdfast_prove.adapter import Place
+from holdfast_prove.adapter import Claims, Place
 from holdfast_prove.systems.embedding import DIMENSIONS, embed
 
 _DELETE: Final = "https://docs.mem0.ai/core-concepts/memory-operations/delete"
 _UPDATE: Final = "https://docs.mem0.ai/core-concepts/memory-operations/update"
-_GONE: Final = "Confirm the response message, then re-run search or check the dashboard/logs to ensure the memory is gone."
+_GONE: Final = (
+    "Confirm the response message, then re-run search or check the dashboard/logs to ensure the memory is gone."
+)
 _ERASURE: Final = "Satisfies user erasure (GDPR/CCPA) without touching the rest of your data."
 
 
@@ -31,7 +33,7 @@ class Mem0:
     """Its expiry is to the day and hides from lists only, as its documentation says; so it is not tried."""
 
     version = version("mem0ai")
-    claims = {
+    claims: ClassVar[Claims] = {
         "search": (_GONE, _DELETE),
         "restart": (_GONE, _DELETE),
         "erased": (_ERASURE, _DELETE),

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-SERVER = "HOLDFAST_PROVE_POSTGRES"
+SERVER: Final = "HOLDFAST_PROVE_POSTGRES"
+#: What a server remembers beside the rows: the last statements of sessions, and common values of columns.
+_REMEMBERED: Final[Mapping[str, LiteralString]] = {
+    "statements of sessions": (
+        "SELECT query FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+    ),
+    "statistics of columns": (
+        "SELECT concat_ws(' ', most_common_vals, histogram_bounds) FROM pg_stats WHERE schemaname <> 'pg_catalog'"
+    ),
+}
 
 
 class Database(NamedTuple):
@@ -50,11 +59,14 @@ def read_tables(url: str) -> Iterator[tuple[str, bytes]]:
             statement = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(sql.Identifier(schema, table))
             with connection.cursor().copy(statement) as stream:
                 yield f"table {schema}.{table}", b"".join(stream)
-        own = "SELECT query FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
-        statistics = "SELECT array_to_string(most_common_vals::text::text[], ' ') FROM pg_stats WHERE schemaname <> 'pg_catalog'"
-        for name, statement in (("statements of sessions", own), ("statistics of columns", statistics)):
-            rows = connection.execute(statement.encode()).fetchall()
-            yield name, "\n".join(str(row[0]) for row in rows).encode()
+        for name, asked in _REMEMBERED.items():
+            yield name, "\n".join(str(row[0]) for row in connection.execute(asked)).encode()
+
+
+def analyze(url: str) -> None:
+    """Let the server look at the tables, as it does by itself when many rows have changed."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ANALYZE")
 
 
 def data_folder(url: str) -> list[Path]:
