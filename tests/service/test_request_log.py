@@ -13,10 +13,10 @@ from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from holdfast.core.errors import StoreAwayError
-from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.service.logs import LogFormat, install_logs, redact
 from holdfast.edges.service.request_log import RequestLog, Traffic
 from service.asking import ask
@@ -36,9 +36,9 @@ def api() -> Starlette:
 
     return Starlette(
         routes=[
-            NamedRoute("/v1/users/{user_id}", get_user),
-            NamedRoute("/v1/broken", broken, methods=["POST"]),
-            NamedRoute("/v1/away", away),
+            Route("/v1/users/{user_id}", get_user),
+            Route("/v1/broken", broken, methods=["POST"]),
+            Route("/v1/away", away),
         ]
     )
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -88,6 +89,20 @@ def test_what_is_no_http_is_refused_and_harms_nobody(service: Served) -> None:
             assert raw.recv(100).startswith(b"HTTP/1.1 400")
     with service.client() as client:
         assert client.get("/healthz").status_code == 200
+
+
+_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+_TRAILER = _HEAD.replace(b"GET /", b"POST /v1/recall") + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+
+
+@pytest.mark.parametrize("before", [_HEAD, _TRAILER], ids=["head", "trailer"])
+def test_headers_without_end_are_cut_off(service: Served, before: bytes) -> None:
+    address = ("127.0.0.1", port_of(service))
+    with socket.create_connection(address, timeout=PATIENCE) as raw, suppress(ConnectionError):
+        raw.sendall(before + b"X-Long: ")
+        for _ in range(4_096):
+            raw.sendall(b"x" * 65_536)
+        pytest.fail("a header of 256 MiB was taken")
 
 
 def test_fifty_clients_at_once_lose_nothing(service: Served, home_of_service: Path) -> None:

@@ -8,9 +8,14 @@ threads that do nothing else, so that whoever keeps the workers busy keeps nobod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Final
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -29,9 +34,80 @@ _MAX_SECRET_CHARS: Final = 256
 WORKERS: Final = 40
 #: How many requests wait and work for one key or one tenant, where nobody says otherwise.
 MAX_QUEUED: Final = 250
+#: What the threads are called that requests are answered in.
+THREADS: Final = "holdfast worker"
 _LOOKUPS: Final = 4
+_IDLE_SECONDS: Final = 10.0
 #: More threads than this at work in an embedded store are in each other's way.
 _MAX_EMBEDDED: Final = 16
+_T = TypeVar("_T")
+_Job = tuple[Context, Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class Workers:
+    """Threads that do what blocks. One is started when none is free, up to ``most``; the rest waits in line.
+
+    It does what ``anyio.to_thread`` does with fewer steps: a call of an embedded store takes hardly longer than they
+    did. A thread that has had nothing to do for a while ends.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = self._threads = 0
+
+    async def run(self, do: Callable[..., _T], *args: Any) -> _T:
+        """What ``do`` returns, or raises. It goes on to its end even if nobody waits for it any more."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[_T] = loop.create_future()
+        with self._lock:
+            self._jobs.put((copy_context(), partial(do, *args), loop, done))
+            self._free -= 1
+            if self._free < 0 and self._threads < self._most:
+                self._threads += 1
+                self._free += 1
+                threading.Thread(target=self._work, name=f"{THREADS} of requests", daemon=True).start()
+        return await done
+
+    def close(self) -> None:
+        """Let every thread end when it is done."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _next(self) -> _Job | None:
+        """What is to be done next; ``None`` once the thread may end."""
+        with suppress(Empty):
+            return self._jobs.get(timeout=_IDLE_SECONDS)
+        with self._lock:
+            if not self._jobs.empty():
+                return self._jobs.get()
+            self._threads -= 1
+            self._free -= 1
+        return None
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            context, do, loop, done = job
+            try:
+                tell, result = _give, context.run(do)
+            except BaseException as problem:  # noqa: BLE001 - whoever waits gets it
+                tell, result = _fail, problem
+            with self._lock:
+                self._free += 1
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(tell, done, result)
+            del job, context, do, loop, done, result
+
+
+def _give(done: asyncio.Future[Any], result: Any) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _fail(done: asyncio.Future[Any], result: Any) -> None:
+    if not done.done():
+        done.set_exception(result)
 
 
 class Shares:
@@ -41,36 +117,76 @@ class Shares:
         self.of_key = max(1, workers // 2)
         self.of_tenant = max(1, workers * 3 // 4)
         self._max_queued = max(1, max_queued)
-        self._queues: dict[str, anyio.Semaphore] = {}
+        self._queues: dict[str, _Queue] = {}
 
-    @asynccontextmanager
-    async def slot(self, principal: Principal | None) -> AsyncIterator[None]:
+    def slot(self, principal: Principal | None) -> _Slot:
         """A slot for the block, when it is the caller's turn; ``RateLimitedError`` where too many wait."""
         if principal is None or principal.key_id is None:  # who sits at the machine shares it with nobody
-            yield
-            return
-        async with (
-            self._queue(f"key {principal.key_id}", self.of_key, "this API key"),
-            self._queue(f"tenant {principal.tenant}", self.of_tenant, "this tenant"),
-        ):
-            yield
+            return _Slot(self, ())
+        key = (f"key {principal.key_id}", self.of_key, "this API key")
+        return _Slot(self, (key, (f"tenant {principal.tenant}", self.of_tenant, "this tenant")))
 
-    @asynccontextmanager
-    async def _queue(self, name: str, share: int, whose: str) -> AsyncIterator[None]:
-        slots = self._queues.setdefault(name, anyio.Semaphore(share))
-        length = share - slots.value + slots.statistics().tasks_waiting
-        if length >= self._max_queued:
+    async def enter(self, name: str, share: int, whose: str) -> None:
+        """Wait in a queue for one's turn."""
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = _Queue(asyncio.Semaphore(share))
+        if queue.length >= self._max_queued:
             raise RateLimitedError(
-                f"{length:,} requests of {whose} are at work or wait already; send fewer at once, and try again in a "
-                "moment"
+                f"{queue.length:,} requests of {whose} are at work or wait already; send fewer at once, and try again "
+                "in a moment"
             )
+        queue.length += 1
         try:
-            async with slots:
+            await queue.turns.acquire()
+        except BaseException:
+            self._forget(name, queue)
+            raise
+
+    def leave(self, name: str) -> None:
+        """Let the next one have its turn."""
+        queue = self._queues[name]
+        queue.turns.release()
+        self._forget(name, queue)
+
+    def _forget(self, name: str, queue: _Queue) -> None:
+        queue.length -= 1
+        if not queue.length:
+            del self._queues[name]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Those of one key or tenant who work or wait."""
+
+    turns: asyncio.Semaphore
+    length: int = 0
+
+
+class _Slot:
+    """A place in each of some queues, while a block runs."""
+
+    def __init__(self, shares: Shares, queues: Sequence[tuple[str, int, str]]) -> None:
+        self._shares = shares
+        self._queues = queues
+        self._entered: list[str] = []
+
+    async def __aenter__(self) -> None:
+        try:
+            for queue in self._queues:
+                await self._shares.enter(*queue)
+                self._entered.append(queue[0])
                 check_deadline()  # it may have passed in the queue
-                yield
-        finally:
-            if slots.value == share:  # nobody works, and so nobody waits
-                self._queues.pop(name, None)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        while self._entered:
+            self._shares.leave(self._entered.pop())
 
 
 class Callers:
@@ -90,6 +206,7 @@ class Callers:
         self._uses: set[asyncio.Future[None]] = set()
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
+        self.workers = Workers(WORKERS)
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
         """Who sends a request with these headers; ``UnauthenticatedError`` if nobody does."""

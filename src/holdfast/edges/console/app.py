@@ -17,7 +17,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from holdfast.access.sign_ins import SignIns
 from holdfast.core.errors import HoldfastError, InvalidInputError, NotFoundError, UnauthenticatedError, quote
@@ -45,7 +45,6 @@ from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.errors import PublicError, publish
 from holdfast.edges.operations.operation import Form
 from holdfast.edges.operations.outputs import FileAnswer
-from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.rest.streams import stream_file
 from holdfast.engine import Holdfast
 
@@ -67,16 +66,16 @@ class Console:
 
     def routes(self) -> list[BaseRoute]:
         """Every route. What is below the console and no page of it is told so by a page."""
-        pages = [NamedRoute(page.path, self._guard(self._page(page)), name=page.path) for page in PAGES.values()]
+        pages = [Route(page.path, self._guard(self._page(page)), name=page.path) for page in PAGES.values()]
         return [
             *pages,
-            NamedRoute(f"{PREFIX}/do/{{name}}", self._guard(self._act), methods=["GET", "POST"]),
-            NamedRoute(f"{PREFIX}/jobs/{{job_id}}", self._guard(self._job)),
-            NamedRoute(f"{PREFIX}/tenant", self._guard(self._choose_tenant), methods=["POST"]),
-            NamedRoute(f"{PREFIX}/sign-out", self._guard(self._sign_out), methods=["POST"]),
-            NamedRoute(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
-            NamedRoute(f"{PREFIX}/static/{{name}}", send_asset),
-            NamedRoute(f"{PREFIX}/{{rest:path}}", self._guard(self._unknown), methods=["GET", "POST"]),
+            Route(f"{PREFIX}/do/{{name}}", self._guard(self._act), methods=["GET", "POST"]),
+            Route(f"{PREFIX}/jobs/{{job_id}}", self._guard(self._job)),
+            Route(f"{PREFIX}/tenant", self._guard(self._choose_tenant), methods=["POST"]),
+            Route(f"{PREFIX}/sign-out", self._guard(self._sign_out), methods=["POST"]),
+            Route(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
+            Route(f"{PREFIX}/static/{{name}}", send_asset),
+            Route(f"{PREFIX}/{{rest:path}}", self._guard(self._unknown), methods=["GET", "POST"]),
         ]
 
     # --- the way in ---------------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from mcp_types import Resource, ResourceTemplate
 
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.records import DURABLE
-from holdfast.core.values import to_json
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.mcp.tools import Defaults, read_input
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.memories import shorten
 from holdfast.edges.operations.operation import Operation
+from holdfast.edges.operations.outputs import encode
 
 JSON: Final = "application/json"
 _PAGE: Final = 100
@@ -62,9 +62,9 @@ def read_resource(uri: str, gate: Gate, defaults: Defaults) -> str:
         if given is None:
             continue
         if template is MEMORIES:
-            return to_json(_read_page(dict(given), gate, defaults))
+            return encode(_read_page(dict(given), gate, defaults)).decode()
         asked = read_input(template.operation, given, gate, defaults)
-        return to_json(template.operation.bind(gate, asked)())
+        return encode(template.operation.bind(gate, asked)()).decode()
     raise NotFoundError(
         f"there is no resource {quote(uri)}; there are {' and '.join(str(one.uri) for one in TEMPLATES)}"
     )

@@ -16,11 +16,12 @@ from holdfast.core.access import Principal, Right
 from holdfast.core.audit import MCP
 from holdfast.core.errors import InvalidInputError, InvalidScopeError
 from holdfast.core.records import MemoryType
-from holdfast.core.values import check_id, to_json
+from holdfast.core.values import check_id
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.errors import form_error, publish
 from holdfast.edges.operations.models import Input
 from holdfast.edges.operations.operation import Operation, Reach
+from holdfast.edges.operations.outputs import encode
 
 #: The agent that sees a memory where neither the call, the server nor the key names one.
 DEFAULT_AGENT: Final = "mcp"
@@ -95,7 +96,7 @@ def call_tool(
     """Do what a client asks for; the answer as JSON in few characters."""
     asked = read_input(operation, arguments or {}, gate, defaults)
     given = operation.bind(gate, asked, MCP)()
-    text = to_json(given if operation.brief is None else operation.brief.shorten(given, asked))
+    text = encode(given if operation.brief is None else operation.brief.shorten(given, asked)).decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))
 
 

@@ -12,12 +12,13 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import MemoryType
-from holdfast.core.values import MAX_ID_CHARS, json_problem, to_json
+from holdfast.core.values import MAX_ID_CHARS, json_problem
 from holdfast.edges.operations.errors import NOT_JSON, SEND_JSON
 from holdfast.edges.operations.outputs import PageOf
 
@@ -44,8 +45,8 @@ class Input(BaseModel):
         if problem is not None:
             raise ValueError(problem)
         try:
-            to_json(given).encode()
-        except UnicodeEncodeError as wrong:
+            orjson.dumps(given)
+        except TypeError as wrong:
             raise ValueError("it has a lone surrogate, which is not a character") from wrong
         return given
 

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from holdfast.core.errors import ConfirmationNeededError
 from holdfast.core.records import DURABLE
-from holdfast.core.values import check_id, to_json
+from holdfast.core.values import check_id
 from holdfast.edges.operations.models import MEMORY_ID, Id, Input, KindName, OneUser, Paged, example
 from holdfast.edges.operations.operation import GOVERN, READ, STORE, TENANT, USER, WHOSE, Group
-from holdfast.edges.operations.outputs import FileAnswer, PageOf, output_of
+from holdfast.edges.operations.outputs import FileAnswer, PageOf, encode, output_of
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount, ignore
@@ -164,7 +164,7 @@ def export_user_lines(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any
     Where the user is erased meanwhile, the answer is cut off.
     """
     for line in holdfast.services.exports.lines(holdfast.tenant, asked.user_id):
-        file.write(to_json(line).encode("utf-8", "backslashreplace") + b"\n")
+        file.write(encode(line) + b"\n")
 
 
 @users.add("GET /users/{user_id}/erasure", GOVERN, USER, is_long=True)

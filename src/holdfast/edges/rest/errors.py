@@ -27,15 +27,20 @@ def respond(request: Request, problem: Exception | None = None) -> Response:
     return error_response(request.scope, problem, _describe_needs(request, needs) if status < 500 else "")
 
 
+def answer_error(request: Request, problem: Exception, methods_at: Callable[[str], Collection[str]]) -> Response:
+    """The response to any error. ``methods_at`` says what can be done at a path."""
+    if isinstance(problem, HTTPException):
+        return _refuse_early(request, problem, methods_at(request.scope["path"]))
+    return respond(request, problem)
+
+
 def error_handlers(
     methods_at: Callable[[str], Collection[str]],
 ) -> Mapping[Any, Callable[[Request, Exception], Awaitable[Response]]]:
-    """How an application answers every error in this form. ``methods_at`` says what can be done at a path."""
+    """How an application answers every error in this form."""
 
     async def handle(request: Request, problem: Exception) -> Response:
-        if isinstance(problem, HTTPException):
-            return _refuse_early(request, problem, methods_at(request.scope["path"]))
-        return respond(request, problem)
+        return answer_error(request, problem, methods_at)
 
     return dict.fromkeys((HoldfastError, HTTPException, Exception), handle)
 

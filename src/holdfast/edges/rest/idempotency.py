@@ -16,10 +16,10 @@ from starlette.responses import Response
 
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
 from holdfast.core.errors import HoldfastError, InvalidInputError
-from holdfast.core.values import to_json
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_failure
 from holdfast.edges.operations.batches import Once as ItemOnce
+from holdfast.edges.operations.outputs import encode
 from holdfast.edges.rest.errors import respond
 from holdfast.edges.rest.streams import StreamedResponse
 from holdfast.ports.coordination import REQUEST
@@ -72,12 +72,14 @@ async def answer_once(request: Request, key: str, caller: Caller, handle: Handle
     query = request.scope["query_string"].decode("latin-1")
     target = f"{request.scope['path']}?{query}"
     mark = fingerprint(request.method, target, await request.body(), tenant=caller.gate.tenant_id)
+    begin = partial(replies.once, principal, key, mark)
     with anyio.CancelScope(shield=True):
-        once = await run_in_threadpool(replies.once, principal, key, mark)
-        if not is_long:
-            caller.carry = partial(_carry_out, once, request)
-        response = await (_do_long_work(request, once, handle) if is_long else handle(request))
-    return response  # noqa: RET504 - for all that mypy knows, the scope swallows errors
+        if is_long:
+            response = await _do_long_work(request, await run_in_threadpool(begin), handle)
+        else:
+            caller.carry = partial(_carry_out, begin, request)
+            response = await handle(request)
+    return response  # for all that mypy knows, the scope swallows errors
 
 
 def item_once(replies: Replies, key: str, gate: Gate) -> ItemOnce:
@@ -85,12 +87,12 @@ def item_once(replies: Replies, key: str, gate: Gate) -> ItemOnce:
 
     def once(number: int, item: BatchItem, work: Callable[[], ItemResult]) -> ItemResult:
         def reply(made: ItemResult) -> Reply:
-            return Reply(made["status"], {}, to_json(made).encode())
+            return Reply(made["status"], {}, encode(made))
 
         def failed() -> Reply:
             return reply(describe_failure(HoldfastError("it broke off, and nobody knows how far it came")))
 
-        mark = fingerprint("BATCH", item.operation, to_json(item.input).encode(), tenant=gate.tenant_id)
+        mark = fingerprint("BATCH", item.operation, encode(item.input), tenant=gate.tenant_id)
         request = replies.once(gate.principal.key_id or "local", f"{key}#{number}", mark)
         known, _ = request.carry_out(lambda: reply(work()), failed)
         found: ItemResult = json.loads(known.body)
@@ -99,14 +101,14 @@ def item_once(replies: Replies, key: str, gate: Gate) -> ItemOnce:
     return once
 
 
-def _carry_out(once: Once, request: Request, endpoint: Callable[[], Response]) -> Response:
+def _carry_out(begin: Callable[[], Once], request: Request, endpoint: Callable[[], Response]) -> Response:
     made: list[Response] = []
 
     def work() -> Reply:
         made.append(endpoint())
         return _reply_of(made[0])
 
-    reply, is_known = once.carry_out(work, lambda: _reply_of(respond(request)))
+    reply, is_known = begin().carry_out(work, lambda: _reply_of(respond(request)))
     return _replay(reply) if is_known else made[0]
 
 

@@ -25,9 +25,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.core.errors import HoldfastError, RequestTimeoutError
-from holdfast.core.values import to_json
 from holdfast.edges.access.callers import Shares
 from holdfast.edges.operations.errors import publish
+from holdfast.edges.operations.outputs import encode
 from holdfast.edges.rest.errors import respond
 
 _log = logging.getLogger("holdfast.rest")
@@ -360,4 +360,4 @@ def _problem_line(problem: HoldfastError) -> bytes:
 
 
 def _line(said: Mapping[str, Any]) -> bytes:
-    return to_json(said).encode("utf-8", "backslashreplace") + b"\n"
+    return encode(said) + b"\n"

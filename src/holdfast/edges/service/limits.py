@@ -9,7 +9,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from starlette.requests import HTTPConnection
@@ -263,7 +263,11 @@ def _hash(secret: str) -> str:
 
 def _address(scope: Scope) -> str:
     """Where a request comes from; of IPv6 the network, since one caller has all of its addresses."""
-    host = scope["client"][0] if scope.get("client") else ""
+    return _name_address(scope["client"][0] if scope.get("client") else "")
+
+
+@lru_cache(1_024)
+def _name_address(host: str) -> str:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

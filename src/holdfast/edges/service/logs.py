@@ -22,12 +22,14 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from holdfast.core.errors import HoldfastError
+from holdfast.edges.operations.outputs import encode
 from holdfast.settings import mask_password
 
 _SECRETS: Final = re.compile(
     r"holdfast_[0-9A-Za-z]{8,}_[0-9A-Za-z_\-]+|(?:(?<=bearer )|(?<=x-api-key: ))\S+", re.IGNORECASE
 )
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
+#: What is shorter is neither a key nor named as one.
+_SHORTEST: Final = len("bearer x")
 #: How many frames of an unexpected error are logged, from where it was raised outwards.
 _FRAMES: Final = 8
 _SOURCES: Final = Path(__file__).parents[1]
@@ -56,6 +58,7 @@ def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("holdfast").setLevel(logging.INFO)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no entry says them
     logging.captureWarnings(capture=True)
 
 
@@ -91,6 +94,8 @@ class RepeatFilter(logging.Filter):
 
 def redact(text: str) -> str:
     """Text in which nothing looks like a secret: API keys, bearer tokens, passwords of URLs."""
+    if len(text) < _SHORTEST and "@" not in text:
+        return text
     text = _SECRETS.sub("…", text)
     return mask_password(text) if "@" in text else text
 
@@ -133,7 +138,7 @@ def _fields(entry: logging.LogRecord) -> dict[str, Any]:
 
 
 def _when(entry: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(entry.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{datetime.fromtimestamp(entry.created, UTC).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 class _Json(logging.Formatter):
@@ -147,7 +152,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        return _ENCODE({name: _redact_within(value) for name, value in said.items()})
+        return encode({name: _redact_within(value) for name, value in said.items()}).decode()
 
 
 class _Text(logging.Formatter):

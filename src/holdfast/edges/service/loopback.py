@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from functools import lru_cache
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -27,7 +28,10 @@ _FORWARDING: Final = (b"forwarded", b"via", b"x-real-ip")
 
 def header(scope: Scope, name: bytes) -> str | None:
     """The first header of that name (in lower case)."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
 
 
 def came_through_proxy(scope: Scope) -> bool:
@@ -93,7 +97,7 @@ def is_local(scope: Scope) -> bool:
     if client is None or not is_loopback(client[0]) or came_through_proxy(scope):
         return False
     host = _host(scope)  # a proxy that says nothing of itself passes on the name that was asked for
-    return host is not None and is_loopback(_split(f"//{host}").hostname or "")
+    return host is not None and _names_loopback(host)
 
 
 def _host(scope: Scope) -> str | None:
@@ -118,18 +122,27 @@ class LocalOnly:
 
 def _refusal_reason(scope: Scope) -> str | None:
     """Why a request is not taken for this machine's own."""
-    origin = header(scope, b"origin")
-    host = _host(scope)
-    if came_through_proxy(scope):
-        return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
-    if host is None or not is_loopback(_split(f"//{host}").hostname or ""):
+    found: dict[bytes, bytes] = {}
+    for key, value in scope["headers"]:
+        if key in _FORWARDING or key.startswith(b"x-forwarded-"):
+            return "the request came through a proxy, and this service asks for no keys, so it serves this machine only"
+        found[key] = b"" if key == b"host" and key in found else value  # of two hosts, who knows which one counts
+    host = found[b"host"].decode("latin-1") if b"host" in found else None
+    if host is None or not _names_loopback(host):
         return f"the request is for the host {quote(host)}, and without keys only localhost is served"
-    if origin is not None and _split(origin).netloc.lower() != host.lower():
+    origin = found.get(b"origin")
+    if origin is not None and _split(origin.decode("latin-1")).netloc.lower() != host.lower():
         return f"the request was made by a page of {quote(origin)}, and without keys no other page is served"
-    foreign = header(scope, b"sec-fetch-site") in {"cross-site", "same-site"}
+    foreign = found.get(b"sec-fetch-site") in {b"cross-site", b"same-site"}
     if foreign and scope["method"] not in {"GET", "HEAD"}:  # following a link to here is no harm
         return "the request was made by a page of another site, and without keys no other page is served"
     return None
+
+
+@lru_cache(64)
+def _names_loopback(host: str) -> bool:
+    """Whether the host that a request is for, with its port, is this machine."""
+    return is_loopback(_split(f"//{host}").hostname or "")
 
 
 def _split(url: str) -> SplitResult:

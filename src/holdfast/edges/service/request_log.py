@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import prometheus_client
@@ -42,6 +43,7 @@ class Traffic:
             for name, (family, labels, about) in _METRICS.items()
         }
         self._requests, self._seconds, self._in_flight = own.values()
+        self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
         self.metrics = [*own.values(), self.store_up, info]
         """The metrics themselves, for those who describe them."""
         prometheus_client.ProcessCollector(registry=self.registry)
@@ -53,9 +55,14 @@ class Traffic:
     def end(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has ended."""
         self._in_flight.dec()
-        method = method if method in _METHODS else "other"
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        counted = self._known.get((method, route, status))
+        if counted is None:
+            said = method if method in _METHODS else "other"
+            counted = self._requests.labels(said, route, str(status)), self._seconds.labels(said, route)
+            if said == method:  # of others there may be many
+                self._known[method, route, status] = counted
+        counted[0].inc()
+        counted[1].observe(seconds)
 
 
 _log = logging.getLogger("holdfast.requests")
@@ -72,13 +79,18 @@ _PAGE: Final = (
     b"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 #: Which paths are pages: `/`, and those whose first folder is named here.
-PAGES: Final = frozenset({"docs", "console"})
+_PAGE_FOLDERS: Final = (["docs"], ["console"])
 _ALWAYS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_REST: Final = ((b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer"))
+_OF_DATA: Final = ((b"content-security-policy", _DATA), *_REST)
+_OF_PAGES: Final = ((b"content-security-policy", _PAGE), *_REST)
+#: What most answers say themselves.
+_PLAIN: Final = frozenset({b"content-type", b"content-length"})
 
 
 class RequestLog:
@@ -94,7 +106,7 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = header(scope, b"x-request-id") or ""
-        request_id = given if _GIVEN.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _Answer(send, request_id, scope["path"])
         began = self._timer()
@@ -132,7 +144,9 @@ class RequestLog:
             "client": scope["client"][0] if scope.get("client") else None,
             "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # of whoever asked, if that was found out
         }
-        _log.log(level, "request", extra={"fields": fields})
+        entry = logging.LogRecord(_log.name, level, "", 0, "request", None, None)
+        entry.__dict__["fields"] = fields  # without looking for who called this: that is known
+        _log.handle(entry)
 
 
 class _Answer:
@@ -140,10 +154,8 @@ class _Answer:
 
     def __init__(self, send: Send, request_id: str, path: str) -> None:
         self._send = send
-        is_page = path == "/" or ("/" in path and path.split("/", 2)[1] in PAGES)
-        self._headers = (*_ALWAYS, (b"x-request-id", request_id.encode()))
-        policy = (b"content-security-policy", _PAGE if is_page else _DATA)
-        self._defaults = (policy, (b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer"))
+        self._request_id = request_id.encode()
+        self._is_page = path == "/" or path.split("/", 2)[1:2] in _PAGE_FOLDERS
         self.status: int | None = None
         self.length = 0
 
@@ -152,7 +164,9 @@ class _Answer:
             self.status = message["status"]
             headers = list(message.get("headers", ()))
             said = {name.lower() for name, _ in headers}
-            headers += (*self._headers, *(pair for pair in self._defaults if pair[0] not in said))
+            headers += (*_ALWAYS, (b"x-request-id", self._request_id))
+            defaults = _OF_PAGES if self._is_page else _OF_DATA
+            headers += defaults if said <= _PLAIN else [pair for pair in defaults if pair[0] not in said]
             message = {**message, "headers": headers}
         else:
             self.length += len(message.get("body", b""))
@@ -162,4 +176,9 @@ class _Answer:
 def route_of(scope: Scope) -> str:
     """The template of the route that a request took: a path names users and memories, its template names nobody."""
     path = getattr(scope.get("route"), "path", None)
-    return _CONVERTER.sub("}", path) if isinstance(path, str) and path else NO_ROUTE
+    return _name_route(path) if isinstance(path, str) and path else NO_ROUTE
+
+
+@cache
+def _name_route(path: str) -> str:
+    return _CONVERTER.sub("}", path)

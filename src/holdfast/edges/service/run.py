@@ -15,6 +15,7 @@ import prometheus_client
 from anyio.to_thread import current_default_thread_limiter
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.core.errors import ForbiddenError, HoldfastError, ObjectMissingError
@@ -25,7 +26,6 @@ from holdfast.edges.console.html import ProblemPages
 from holdfast.edges.console.table import PREFIX
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
-from holdfast.edges.rest.routes import NamedRoute
 from holdfast.edges.service import scheduler
 from holdfast.edges.service.limits import Buckets, Limits, RateLimit, RequestLimit
 from holdfast.edges.service.logs import LogFormat, install_logs
@@ -46,17 +46,18 @@ def build_api(holdfast: Holdfast, *, keys_required: bool) -> Starlette:
     callers = Callers(holdfast, keys_required=keys_required)
     mcp = McpApp(callers, max_request_bytes=holdfast.settings.request_bytes)
     # A mount of MCP would answer below that path, not at it.
-    routes = [NamedRoute(MCP, mcp), *Console(holdfast, callers).routes()]
+    routes = [Route(MCP, mcp), *Console(holdfast, callers).routes()]
     return build_app(
-        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _run_mcp(mcp), routes=routes
+        holdfast, keys_required=keys_required, callers=callers, lifespan=lambda _: _run(mcp, callers), routes=routes
     )
 
 
 @asynccontextmanager
-async def _run_mcp(mcp: McpApp) -> AsyncIterator[None]:
+async def _run(mcp: McpApp, callers: Callers) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     async with mcp.run():
         yield
+    callers.workers.close()
 
 
 _NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, ClassVar, Final
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from holdfast.core.errors import HoldfastError, InvalidSettingsError, quote
+from holdfast.edges.access.callers import THREADS
 
 _connections_log = logging.getLogger("holdfast.connections")
 #: How long a caller may take to read what was sent before it is given up.
@@ -30,6 +31,8 @@ _LEAST: Final = 8
 _TOO_SLOW: Final = (
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # of a head that never ended
 )
+_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_MAX_HEAD_BYTES: Final = 64 * 1024
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -96,6 +99,7 @@ class Connections:
 
 
 _Base: Any = AutoHTTPProtocol
+_COUNTS: Final = hasattr(_Base, "on_headers_complete")  # which h11's has not
 
 
 class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn finds
@@ -107,6 +111,7 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         super().__init__(*args, **more)
         self._refused = False
         self._has_data = False
+        self._unread_bytes = 0
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -122,8 +127,23 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         if self._refused:
             return
         self._has_data = True
+        self._unread_bytes += len(data)
         super().data_received(data)
+        if _COUNTS and self._unread_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_LARGE)
+            self.transport.close()
         self._note()
+
+    def on_headers_complete(self) -> None:
+        """A head is whole. It must name one host; h11 sees to that, and to how long a head is, by itself."""
+        self._unread_bytes = 0
+        if sum(name == b"host" for name, _ in self.headers) != 1 and self.parser.get_http_version() == "1.1":
+            raise ValueError("a request names one host")
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread_bytes = 0  # what follows a body is counted as a head is
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         self._has_data = False
@@ -187,6 +207,12 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         self.transport.abort()
 
 
+_new_loop = asyncio.new_event_loop
+with suppress(ImportError):  # there is none for this platform
+    import uvloop
+
+    _new_loop = uvloop.new_event_loop
+
 _log = logging.getLogger("holdfast.service")
 _BACKLOG: Final = 2_048
 #: So many connections are taken from the backlog at a time: the next only when it is known which of these stay.
@@ -195,8 +221,8 @@ _POLL_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.5
 #: How much longer than its limits a stop may take.
 LATE_SECONDS: Final = 2.0
-#: What the threads are called that handlers run in; an idle one ends with its loop.
-_WORKERS: Final = "AnyIO worker thread"
+#: What the threads are called that other handlers run in; an idle one ends with its loop.
+_ANYIO: Final = "AnyIO worker thread"
 #: Longer than proxies keep a connection that nobody uses: so it is they who close it, and no request meets its end.
 _KEEP_ALIVE_SECONDS: Final = 75
 
@@ -233,7 +259,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _workers() -> set[threading.Thread]:
     """The threads that requests are answered in."""
-    return {thread for thread in threading.enumerate() if thread.name.startswith(_WORKERS)}
+    return {thread for thread in threading.enumerate() if thread.name.startswith((_ANYIO, THREADS))}
 
 
 def _still_run(workers: set[threading.Thread], seconds: float) -> bool:
@@ -317,7 +343,8 @@ class Server:
             await asyncio.wait_for(finish(), self.stop_seconds)
 
         try:
-            asyncio.run(serve())
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(serve())
         except TimeoutError:
             _log.warning("requests that had been given up were not finished within %g s", self.stop_seconds)
         except BaseException as problem:  # noqa: BLE001 - the main thread raises it
