@@ -198,18 +198,8 @@ def run(folder: Path, package: str) -> dict[str, str]:
     files = [f"tests/{name}" for name in _FILES if (folder / package / "tests" / name).exists()]
     # a store of theirs with a pipeline or a pool is the same store here
     options = ["-q", "-p", "bench.langgraph.store_tests", "-k", "not pipe and not pool"]
-    options += [
-        "-o",
-        "asyncio_mode=auto",
-        "--rootdir",
-        ".",
-        "--junitxml",
-        str(report),
-        "--timeout",
-        "900",  # one of them has 60,000 operations
-        "--tb",
-        "short",
-    ]
+    options += ["-o", "asyncio_mode=auto", "--rootdir", ".", "--junitxml", str(report), "--tb", "short"]
+    options += ["--timeout", "300"]  # one of them has 60,000 operations
     path = os.pathsep.join([str(Path.cwd()), *sys.path, str(folder / "plugins")])
     subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files],

@@ -25,6 +25,7 @@ from langgraph.store.memory import InMemoryStore
 
 from clocks import FakeClock
 from holdfast import HeldError, Holdfast, InvalidFilterError, InvalidInputError
+from holdfast.core.audit import acting_as
 from holdfast.integrations.langgraph.store import HoldfastStore, LangChainEmbedder
 from homes import ENGINES, Homes
 
@@ -107,6 +108,56 @@ def test_async_callers_have_the_same_store(store: HoldfastStore) -> None:
 
     item, found, namespaces = asyncio.run(use())
     assert (item.value, keys(found), namespaces) == ({"n": 1}, ["k"], [("a",)])
+
+
+class CountedStore(HoldfastStore):
+    """A store that notes how many operations each batch has."""
+
+    def batch(self, ops: Any) -> list[Any]:
+        self.sizes = [*getattr(self, "sizes", []), len(asked := list(ops))]
+        return super().batch(asked)
+
+
+def test_what_tasks_ask_for_at_the_same_moment_is_one_batch_for_each_user(shared: Holdfast) -> None:
+    store = CountedStore(shared, user_of=1)
+
+    async def use() -> list[Any]:
+        users = ("at-once-1", "at-once-2")
+        await asyncio.gather(*(store.aput(("m", user), f"k{n}", {"n": n}) for n in range(20) for user in users))
+        return await asyncio.gather(*(store.aget(("m", user), f"k{n}") for n in range(20) for user in users))
+
+    assert [item.value["n"] for item in asyncio.run(use())] == sorted([*range(20)] * 2)
+    assert store.sizes == [20] * 4
+
+
+def test_a_call_that_is_refused_takes_no_other_with_it(store: HoldfastStore) -> None:
+    async def use() -> list[Any]:
+        values = [{"n": 1}, {"n": math.nan}, {"n": 3}]
+        puts = (store.aput(("a",), f"k{n}", value) for n, value in enumerate(values))
+        return await asyncio.gather(*puts, store.aget(("a", "b.c"), "k"), return_exceptions=True)
+
+    first, refused, last, unnamed = asyncio.run(use())
+    assert (first, last) == (None, None)
+    assert isinstance(refused, InvalidInputError)
+    assert isinstance(unnamed, InvalidNamespaceError)
+    assert keys(store.search(("a",))) == ["k0", "k2"]
+
+
+def test_calls_at_the_same_moment_keep_their_actors(holdfast: Holdfast) -> None:
+    store = HoldfastStore(holdfast, user_of=1)
+    for key in ("one", "two"):
+        store.put(ANN, key, {"n": 1})
+
+    async def delete(actor: str, key: str) -> None:
+        with acting_as(actor):
+            await store.adelete(ANN, key)
+
+    async def use() -> None:
+        await asyncio.gather(delete("first", "one"), delete("second", "two"))
+
+    asyncio.run(use())
+    found = holdfast.audit.tail(user_id="ann")
+    assert sorted(entry["actor"] for entry in found if entry["action"] == "recycled") == ["first", "second"]
 
 
 # --- filters ---------------------------------------------------------------------------------------------------------

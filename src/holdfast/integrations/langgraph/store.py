@@ -10,14 +10,18 @@ to the recycle bin.
 
 from __future__ import annotations
 
-from asyncio import to_thread
+from asyncio import AbstractEventLoop, Future, Task, gather, get_running_loop, to_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import lru_cache
+from itertools import islice
 from operator import ge, gt, le, lt
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
+from holdfast.core.audit import current_actor
+from holdfast.core.clock import current_deadline
 from holdfast.core.errors import AgentRemovedError, InvalidFilterError, InvalidInputError
 from holdfast.core.errors import quote as quote_value
 from holdfast.core.filters import MISSING, Combination, Condition, Filter, test_of
@@ -27,6 +31,7 @@ from holdfast.engine import Holdfast
 from holdfast.installation import missing_extra
 from holdfast.memory.records import DurableRecords
 from holdfast.memory.structured import DocumentPut, Structured, find_named, refresh_documents
+from holdfast.ports.coordination import REQUEST
 from holdfast.ports.feed import Vectors
 from holdfast.recall.embedders import unit_rows
 from holdfast.recall.index import SearchOptions
@@ -82,6 +87,13 @@ class LangChainEmbedder:
         return unit_rows(raw, count=len(texts), dim=self.dim, source=f"the embedder {self.id!r}")
 
 
+class _Call(NamedTuple):
+    """What a task waits for."""
+
+    ops: list[Op]
+    answer: Future[list[Result]]
+
+
 class HoldfastStore(BaseStore):
     """A store for LangGraph's agents. ``user_of`` says whose a namespace is; what does not say it is refused, and so is
     a search across users.
@@ -111,6 +123,8 @@ class HoldfastStore(BaseStore):
         self.index_config = index
         self._fields = [_WHOLE] if index is None else index.get("fields") or [_WHOLE]
         self._is_own = False
+        self._waiting: dict[tuple[AbstractEventLoop, str], list[_Call]] = {}
+        self._tasks: set[Task[None]] = set()
 
     @classmethod
     def open(
@@ -155,23 +169,65 @@ class HoldfastStore(BaseStore):
         results: list[Result] = [None] * len(asked)
         for place, item in self._get([(place, op) for place, op in enumerate(asked) if isinstance(op, GetOp)]):
             results[place] = item
-        puts: dict[str, list[DocumentPut]] = {}
+        found: dict[str, Result] = {}  # what is asked for several times is looked for once
+        puts: dict[str, dict[tuple[Namespace, str], PutOp]] = {}
         for place, op in enumerate(asked):
-            if isinstance(op, SearchOp):
-                results[place] = self._search(op)
-            elif isinstance(op, ListNamespacesOp):
-                results[place] = self._list_namespaces(op)
+            if isinstance(op, SearchOp | ListNamespacesOp):
+                if (same := repr(op)) not in found:
+                    found[same] = self._search(op) if isinstance(op, SearchOp) else self._list_namespaces(op)
+                results[place] = copy(found[same])
             elif isinstance(op, PutOp):
-                puts.setdefault(self._owner(op.namespace), []).append(self._put(op))
+                puts.setdefault(self._owner(op.namespace), {})[tuple(op.namespace), op.key] = op
             elif not isinstance(op, GetOp):
                 raise InvalidInputError(f"{quote_value(op)} is no operation of a store")
-        for user_id, documents in puts.items():
-            Structured(self._records(user_id)).put_many(documents)
+        for user_id, last in puts.items():
+            Structured(self._records(user_id)).put_many([self._put(op) for op in last.values()])
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """The same, in a worker thread."""
-        return await to_thread(self.batch, list(ops))
+        """The same, in a worker thread. What tasks ask for at the same moment is carried out together, as far as it is
+        one user's.
+        """
+        asked, loop = list(ops), get_running_loop()
+        if REQUEST.get() is not None or current_deadline() is not None:  # which are the caller's own
+            return await to_thread(self.batch, asked)
+        call = _Call(asked, loop.create_future())
+        waiting = self._waiting.setdefault((loop, current_actor()), [])
+        waiting.append(call)
+        if len(waiting) == 1:
+            task = loop.create_task(self._carry_out((loop, current_actor())))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await call.answer
+
+    async def _carry_out(self, which: tuple[AbstractEventLoop, str]) -> None:
+        """Carry out what waits: the calls of a user together, those of several users or of none each by itself."""
+        groups: dict[str | int, list[_Call]] = {}
+        for place, call in enumerate(self._waiting.pop(which)):
+            users = self._users(call.ops)
+            groups.setdefault(users.pop() if len(users) == 1 else place, []).append(call)
+        await gather(*(self._carry_out_together(calls) for calls in groups.values()))
+
+    async def _carry_out_together(self, calls: Sequence[_Call]) -> None:
+        """Carry out calls as one batch; if it fails, which leaves everything as it was, each by itself."""
+        try:
+            found = iter(await to_thread(self.batch, [op for call in calls for op in call.ops]))
+        except Exception as problem:  # noqa: BLE001 - it is the caller's
+            for call in calls if len(calls) > 1 else ():
+                await self._carry_out_together([call])
+            if len(calls) == 1 and not calls[0].answer.done():
+                calls[0].answer.set_exception(problem)
+            return
+        for call in calls:
+            results = list(islice(found, len(call.ops)))
+            if not call.answer.done():  # the caller may have gone
+                call.answer.set_result(results)
+
+    def _users(self, ops: Iterable[Op]) -> set[str]:
+        """Whose operations are; nobody's, if one of them does not say it."""
+        with suppress(InvalidInputError):
+            return {self._owner(_labels(op)) for op in ops}
+        return set()
 
     def _records(self, user_id: str) -> DurableRecords:
         scope = Scope.check(self.holdfast.tenant, user_id, self._agent_id)
@@ -236,8 +292,7 @@ class HoldfastStore(BaseStore):
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         conditions = op.match_conditions or ()
-        prefix = max((_known_part(condition) for condition in conditions), key=len, default=())
-        collections = Structured(self._records(self._owner(prefix))).collections()
+        collections = Structured(self._records(self._owner(_labels(op)))).collections()
         namespaces = (_to_namespace(one["collection"]) for one in collections)
         found = {
             namespace[: op.max_depth]
@@ -319,6 +374,13 @@ def _within(prefix: Sequence[str]) -> Filter:
     start = _SEPARATOR.join(map(_escape, prefix))
     inner = f"{start}{_SEPARATOR}"
     return test_of(("metadata", "collection"), lambda name: not prefix or name == start or str(name).startswith(inner))
+
+
+def _labels(op: Op) -> Namespace:
+    """What is known of the namespaces that an operation is about: the labels that all of them begin with."""
+    if isinstance(op, ListNamespacesOp):
+        return max((_known_part(condition) for condition in op.match_conditions or ()), key=len, default=())
+    return tuple(op.namespace_prefix if isinstance(op, SearchOp) else op.namespace)
 
 
 def _known_part(condition: MatchCondition) -> Namespace:
