@@ -132,7 +132,7 @@ def test_what_tasks_ask_for_at_the_same_moment_is_one_batch_for_each_user(shared
 
 def test_a_call_that_is_refused_takes_no_other_with_it(store: HoldfastStore) -> None:
     async def use() -> list[Any]:
-        values = [{"n": 1}, {"n": math.nan}, {"n": 3}]
+        values: list[dict[str, Any]] = [{"n": 1}, {"n": math.nan}, {"n": 3}]
         puts = (store.aput(("a",), f"k{n}", value) for n, value in enumerate(values))
         return await asyncio.gather(*puts, store.aget(("a", "b.c"), "k"), return_exceptions=True)
 
