@@ -171,6 +171,7 @@ class AsyncMemory(_Wrapper[Memory]):
     add = _verb(Memory.add)
     add_with_auto_prune = _verb(Memory.add_with_auto_prune)
     add_many = _verb(Memory.add_many)
+    import_memories = _verb(Memory.import_memories)
     retrieve = _verb(Memory.retrieve)
     context = _verb(Memory.context)
     list_memories = _verb(Memory.list_memories)

@@ -36,6 +36,7 @@ from holdfast.core.values import (
 from holdfast.memory.additions import (
     Additions,
     Extract,
+    Imports,
     Written,
     as_text,
     describe_added,
@@ -69,6 +70,7 @@ from holdfast.results.memory import (
     Context,
     DeleteResult,
     GetResult,
+    ImportResult,
     MemoryResult,
     RememberResult,
     RestoreResult,
@@ -271,6 +273,20 @@ class Memory(UserData):
         if how["prune"]:
             self._check_prune(kind)
         return self._additions.write(kind, contents, metadata, origin, **how)
+
+    def import_memories(
+        self, items: Sequence[Mapping[str, Any]], *, source: str, dry_run: bool = False
+    ) -> ImportResult:
+        """Add memories that were made elsewhere, with the dates that they had, as from ``source`` (``import:crm``).
+
+        Each has a ``key`` (its id where it comes from) and a ``content``, and may have ``memory_type``, ``metadata``,
+        ``created_at`` and ``updated_at``; an episode has ``task``, ``messages``, ``steps`` and ``tool_calls``. What is
+        there under its key is not added again; if it has changed since where it comes from, and not here, it is
+        corrected. Each is imported or ``skipped`` for itself. ``dry_run`` writes nothing; ``forget_source`` undoes it.
+        """
+        if isinstance(items, str | Mapping) or not isinstance(items, Sequence):
+            raise InvalidInputError(f"items must be a list of objects, not {quote(items)}")
+        return Imports(self._records, self._additions, self.episodic, source).run(items, dry_run=dry_run)
 
     def remember(self, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
         """Add the facts of a conversation: what your own ``extract`` makes of its messages. None is built in.

@@ -68,6 +68,7 @@ def use_memories(call: Seen) -> None:
     call("add", "tea", "no_such_kind")
     call("add", "Tea is on the list.", derived_from=[tea], dedupe=True)
     call("add_many", ["one cup", "two cups"], metadata=[{"n": 1}, None])
+    call("import_memories", [{"key": "1", "content": "Ann skis."}, {"key": "2"}], source="import:crm")
     call("add_with_auto_prune", "Ann swims.", "persona")
     call("retrieve", "What does Ann drink?", "all", 3, explain=True)
     call("retrieve", "tea", memory_type="long_term", filters={"topic": "drinks"}, as_of=day, min_score=0.1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError, NotFoundError, StaleError, quote
-from holdfast.core.records import TYPES, Kind, MemoryType, Record, Version
+from holdfast.core.records import TYPES, Kind, MemoryType, Record, Scope, Version
 from holdfast.core.values import Origin, agent_source, check_content, check_count, check_id, iso, to_json
 from holdfast.memory.records import TRIES, Draft, DurableRecords, NamedDraft
 from holdfast.memory.user_data import refuse_kind
@@ -28,13 +28,14 @@ class Corrections:
 
     def put(self, kind: Kind, draft: Draft, key: str, *, prune: bool) -> tuple[PutOutcome, Added]:
         """Write a draft under a key; where a record goes by that, as that one's new version."""
-        named = NamedDraft(self._name(kind, key), replace(draft, name=self._name(kind, key)))
+        name = name_of(self._scope, kind, key)
+        named = NamedDraft(name, replace(draft, name=name))
         (outcome,), added = self._records.put_named(kind.name, [named], prune=prune)
         return outcome, added
 
     def supersede(self, kind: Kind, draft: Draft, supersedes: str, key: str | None) -> Record:
         """Write a draft as the new version of a record, which goes by a key from then on, if one is given."""
-        name = draft.name if key is None else self._name(kind, key)
+        name = draft.name if key is None else name_of(self._scope, kind, key)
 
         def changes(record: Record) -> dict[str, Any]:
             said = {"content": draft.content, "metadata": draft.metadata, **self._said_by(draft.origin, record)}
@@ -93,7 +94,7 @@ class Corrections:
             raise InvalidInputError("give the id of a memory, or its key", needs=("memory_id", "key"))
         if record is None:
             check_versioned(kind, key)
-            record = self._records.named(kind.name, self._name(kind, key))
+            record = self._records.named(kind.name, name_of(self._scope, kind, key))
         if record is None:
             raise NotFoundError(f"no {kind.name} memory of user {self._scope.user_id!r} goes by the key {quote(key)}")
         return [*(version_result(record, version) for version in self.ended(record)), version_result(record)]
@@ -114,10 +115,11 @@ class Corrections:
         ended = self._services.versions.ended(self._scope.subject, record.id, now=self._services.now())
         return self._services.keep_out.leave_out(self._scope.subject, ended)
 
-    def _name(self, kind: Kind, key: object) -> str:
-        """The name of the record that goes by a key: of some kinds, each agent has its own."""
-        checked = check_id(key, "key")
-        return to_json([self._scope.agent_id, checked]) if "agent" in kind.scope else checked
+
+def name_of(scope: Scope, kind: Kind, key: object) -> str:
+    """The name of the record that goes by a key: of some kinds, each agent has its own."""
+    checked = check_id(key, "key")
+    return to_json([scope.agent_id, checked]) if "agent" in kind.scope else checked
 
 
 def check_versioned(kind: Kind, key: str | None) -> None:

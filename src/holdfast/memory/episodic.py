@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -62,24 +63,34 @@ class Episodic:
         """
         check_content(task, "task")
         origin = self._records.origin(source, derived_from)
-        body: dict[str, Any] = {"task": task} | {
-            part: _check_list(items, part)
-            for part, items in (("steps", steps), ("messages", messages), ("tool_calls", tool_calls))
-        }
+        parts = {"steps": steps, "messages": messages, "tool_calls": tool_calls}
+        draft = self._draft(task, parts, summary, check_metadata(metadata), origin)
+        ended_at = None if timestamp is None else self._ended_at(timestamp)
+        return self._records.write(_EPISODIC, [replace(draft, dated_at=ended_at)])[0][0]
+
+    def _draft(
+        self,
+        task: str,
+        parts: Mapping[str, Sequence[Step]],
+        summary: str | None,
+        metadata: Mapping[str, Any],
+        origin: Origin,
+    ) -> Draft:
+        """An episode before it is written."""
+        body: dict[str, Any] = {"task": task} | {part: _check_list(items, part) for part, items in parts.items()}
         size = len(dump_json(body, InvalidContentError, "the episode"))
         if size > self._services.max_content_bytes:
             raise InvalidContentError(
                 f"an episode of {size:,} characters is too large (max: {self._services.max_content_bytes:,}); "
                 "leave out bulky tool results, or record it as several episodes"
             )
-        draft = Draft(
+        given = origin.derived_from is not None
+        return Draft(
             content=self._summary(body) if summary is None else check_content(summary, "summary"),
-            metadata={**check_metadata(metadata), "task": task},
+            metadata={**metadata, "task": task},
             body=body,
-            dated_at=self._ended_at(timestamp),
-            origin=origin if derived_from is not None else origin._replace(derived_from=_message_ids(body["messages"])),
+            origin=origin if given else origin._replace(derived_from=_message_ids(body["messages"])),
         )
-        return self._records.write(_EPISODIC, [draft])[0][0]
 
     def query_similar_episodes(self, query: str, top_k: int = 5) -> list[EpisodeResult]:
         """The episodes most like a query, best first: id, task, summary, date, score, and whether it is archived."""
@@ -157,13 +168,19 @@ class Episodic:
         most = min(_SUMMARY_MOST, max(_SUMMARY_LEAST, sum(map(len, texts)) // _SUMMARY_PART))
         return self._services.summarizer.summarize(texts, max_chars=most) or body["task"]
 
-    def _ended_at(self, timestamp: datetime | float | str | None) -> int | None:
-        if timestamp is None:
-            return None
+    def _ended_at(self, timestamp: datetime | float | str) -> int:
         return past_moment(timestamp, now=self._services.now(), advice="record an episode after its end")
 
 
 _EMPTY: Final[dict[str, Any]] = {"task": None, "steps": [], "messages": [], "tool_calls": []}
+
+
+def draft_episode(episodes: Episodic, item: Mapping[str, Any], metadata: dict[str, Any], origin: Origin) -> Draft:
+    """An episode from elsewhere: with its task and its parts, or nothing but its summary."""
+    if "task" not in item:
+        return draft_summary(item.get("content") or "", metadata, origin)
+    parts = {part: item.get(part) or () for part in ("steps", "messages", "tool_calls")}
+    return episodes._draft(check_content(item["task"], "task"), parts, item.get("content"), metadata, origin)
 
 
 def draft_summary(content: str, metadata: dict[str, Any], origin: Origin) -> Draft:

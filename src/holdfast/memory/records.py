@@ -52,6 +52,9 @@ class Draft:
     name: str | None = None
     dated_at: int | None = None
     ttl: int | None = None
+    created_at: int | None = None
+    """When it was made elsewhere, for imports; now, if it is made here."""
+    updated_at: int | None = None
 
 
 class NamedDraft(NamedTuple):
@@ -132,19 +135,25 @@ class DurableRecords:
                 kind=name,
                 scope=self.scope,
                 content=check_content(draft.content, max_bytes=self.services.max_content_bytes),
-                created_at=now,
-                updated_at=now,
-                dated_at=now if draft.dated_at is None else draft.dated_at,
+                created_at=draft.created_at or now,
+                updated_at=draft.updated_at or draft.created_at or now,
+                dated_at=draft.dated_at or draft.created_at or now,
                 metadata=draft.metadata,
                 body=draft.body,
                 name=draft.name,
                 ttl=draft.ttl,
                 **draft.origin.fields(self.scope.agent_id),
             )
-            for draft, record_id in zip(drafts, self.services.new_ids(now, len(drafts)), strict=True)
+            for draft, record_id in zip(drafts, self._new_ids(drafts, now), strict=True)
         ]
         encodings = self.services.recall.encode(records) if records else []
         return [Entry(*pair) for pair in zip(records, encodings, strict=True)], now
+
+    def _new_ids(self, drafts: Sequence[Draft], now: int) -> list[str]:
+        """Ids sort by the moments at which records were made."""
+        if not any(draft.created_at for draft in drafts):
+            return self.services.new_ids(now, len(drafts))
+        return [self.services.new_id(draft.created_at or now) for draft in drafts]
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""

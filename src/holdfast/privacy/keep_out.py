@@ -47,8 +47,13 @@ class KeepOut:
 
     def leave_out(self, subject: Subject, versions: list[Version]) -> list[Version]:
         """Ended versions of records, without those whose texts are kept out."""
-        kept = self._store.find(subject, [hash_text(one.content) for one in versions]) if versions else set()
-        return [one for one in versions if hash_text(one.content) not in kept] if kept else versions
+        kept = self.find(subject, [one.content for one in versions])
+        return [one for one in versions if one.content not in kept] if kept else versions
+
+    def find(self, subject: Subject, texts: Sequence[str]) -> frozenset[str]:
+        """Those of some texts that are kept out."""
+        kept = self._store.find(subject, [hash_text(one) for one in texts]) if texts else set()
+        return frozenset(one for one in texts if hash_text(one) in kept) if kept else frozenset()
 
     def list(self, subject: Subject) -> list[KeptOutResult]:
         """The memories whose texts are kept out, the first first."""

@@ -75,6 +75,28 @@ class AddManyResult(WriteResult):
     memory_ids: list[str]
 
 
+class SkippedResult(TypedDict):
+    """Something that was not imported."""
+
+    position: int
+    """Its place in what was given, from 0."""
+    key: str | None
+    reason: str
+
+
+class ImportResult(TypedDict):
+    """What became of memories from elsewhere."""
+
+    added: int
+    corrected: int
+    """Were there under their keys, and have changed where they come from."""
+    existing: int
+    """Were there already."""
+    kept_out: int
+    """Their texts are kept out."""
+    skipped: list[SkippedResult]
+
+
 class _Memory(TypedDict):
     """A memory, but for what it goes by."""
 

@@ -70,7 +70,7 @@ def _verbs(
 
 MEMORY_VERBS: Final = _verbs(
     read="retrieve context conflicts list_memories get history derived count_memories explain rules",
-    write="add add_many add_with_auto_prune remember update correct revert delete restore rehydrate"
+    write="add add_many add_with_auto_prune import_memories remember update correct revert delete restore rehydrate"
     " end_task remove_session",
     person="delete_user_memories gdpr_export_user_data gdpr_delete_user_data export_kind",
     agents="archive_due kept_out lift",

@@ -1,0 +1,129 @@
+"""``holdfast import``: memories from mem0, ChatGPT, Claude, and from lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Final
+
+from holdfast.core.errors import InvalidInputError
+from holdfast.core.values import iso
+from holdfast.edges.cli.app import Call, app, command
+from holdfast.edges.cli.options import DryRun, of_memory
+from holdfast.edges.cli.output import Part, Rows, plural, warn
+
+#: So many are imported in one step; and shown of those that were skipped.
+_BATCH: Final = 200
+_SHOWN: Final = 20
+_LISTED: Final = 1_000
+
+
+class Origin(StrEnum):
+    """Where memories come from."""
+
+    MEM0 = "mem0"
+    CHATGPT = "chatgpt"
+    CLAUDE = "claude"
+    JSONL = "jsonl"
+
+
+def _show_imported(done: Mapping[str, Any]) -> Iterator[Part]:
+    counts = [(name.replace("_", " "), done[name]) for name in ("added", "corrected", "existing", "kept_out")]
+    yield Rows("what, memories>", [*counts, ("skipped", done["skipped_count"])])
+    for one in done["skipped"][:_SHOWN]:
+        yield warn(f"{one['where']}: {one['reason']}")
+    if done["skipped_count"] > _SHOWN:
+        yield f"({done['skipped_count'] - _SHOWN:,} more were skipped; --report FILE writes all of them)"
+    if done["dry_run"]:
+        yield f"Nothing was written: {plural(done['added'], 'memory')} would be added."
+    elif done["added"]:
+        yield f"Undo it with: {done['undo']}"
+
+
+@command(app, "import", of_memory, render=_show_imported)
+def import_memories(
+    call: Call,
+    *,
+    origin: Origin,
+    path: Path,
+    source: str | None = None,
+    of: str | None = None,
+    report: Path | None = None,
+    dry_run: DryRun = False,
+) -> Any:
+    """Import memories from elsewhere, with the dates that they had. Run again, it adds what is new.
+
+    Conversations become episodes, all else long-term memories. What is wrong with one does not stop the others.
+
+    Options:
+        ORIGIN  mem0 (its local Qdrant), chatgpt or claude (an export), or jsonl.
+        PATH  The file, the folder or the ZIP.
+        --source NAME  Where they come from, to undo it by; import:ORIGIN:DATE, if not given.
+        --of NAME  The user in mem0; USER, if not given.
+        --report FILE  Write what was skipped, and why, as lines of JSON.
+
+    Examples:
+        echo '{"content": "Likes tea", "created_at": "2024-05-01", "id": "1"}' > notes.jsonl
+        holdfast import jsonl notes.jsonl --user alice --dry-run
+        holdfast import jsonl notes.jsonl --user alice --source import:notes
+        holdfast forget --source import:notes --user alice
+        rm notes.jsonl
+    """
+    memory = call.memory
+    named = source or f"import:{origin.value}:{iso(call.engine.services.now())[:10]}"
+    counts = dict.fromkeys(("added", "corrected", "existing", "kept_out", "skipped_count"), 0)
+    skipped: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        file = stack.enter_context(_open_report(report)) if report is not None else None
+        advance = stack.enter_context(call.progress("Importing", None))
+
+        def skip(where: str, key: str | None, reason: str) -> None:
+            counts["skipped_count"] += 1
+            one = {"where": where, "key": key, "reason": reason}
+            if len(skipped) < _LISTED:
+                skipped.append(one)
+            if file is not None:
+                file.write(json.dumps(one) + "\n")
+
+        found = _read(origin, path, of or memory.user_id)
+        while batch := list(islice(found, _BATCH)):
+            items = [one for one in batch if one.item is not None]
+            for one in batch:
+                if one.item is None:
+                    skip(one.where, None, one.problem)
+            done: Any = memory.import_memories([one.item for one in items], source=named, dry_run=dry_run)
+            for name in ("added", "corrected", "existing", "kept_out"):
+                counts[name] += done[name]
+            for one in done["skipped"]:
+                skip(items[one["position"]].where, one["key"], one["reason"])
+            advance(len(batch))
+    undo = f"holdfast forget --source {shlex.quote(named)} --user {shlex.quote(memory.user_id)}"
+    return {"source": named, "dry_run": dry_run, **counts, "skipped": skipped, "undo": undo}
+
+
+def _open_report(report: Path) -> IO[str]:
+    try:
+        return report.open("w", encoding="utf-8")
+    except OSError as problem:
+        raise InvalidInputError(f"cannot write {report}: {problem.strerror or problem}") from None
+
+
+def _read(origin: Origin, path: Path, of: str) -> Iterator[Any]:
+    """What is at a path, one at a time."""
+    from holdfast.integrations import imports  # noqa: PLC0415 - only this command needs it
+    from holdfast.integrations.mem0 import read_mem0  # noqa: PLC0415
+
+    if not path.exists():
+        raise InvalidInputError(f"there is nothing at {path}; name the file, the folder or the ZIP to import")
+    readers: dict[Origin, Callable[[Path], Iterator[Any]]] = {
+        Origin.MEM0: lambda where: read_mem0(where, of),
+        Origin.CHATGPT: imports.read_chatgpt,
+        Origin.CLAUDE: imports.read_claude,
+        Origin.JSONL: imports.read_jsonl,
+    }
+    return readers[origin](path)
