@@ -67,7 +67,7 @@ class Twins:
         return mine
 
     def compare_files(self) -> None:
-        files = self.mine._files("/memories")
+        files = self.mine.files.list("/memories")
         assert files == {
             f"/memories/{path.relative_to(self.theirs.memory_root)}": path.stat().st_size
             for path in self.theirs.memory_root.rglob("*")
@@ -83,7 +83,7 @@ def twins(tool: HoldfastMemoryTool, tmp_path: Path) -> Twins:
 @on_sqlite
 def test_it_is_declared_as_the_kit_declares_it(tool: HoldfastMemoryTool) -> None:
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory"}
-    cached = HoldfastMemoryTool(tool._memory, cache_control={"type": "ephemeral"})
+    cached = HoldfastMemoryTool(tool.files.memory, cache_control={"type": "ephemeral"})
     assert cached.to_dict()["cache_control"] == {"type": "ephemeral"}
 
 
@@ -216,7 +216,7 @@ def test_what_no_text_can_hold_is_refused_in_words(tool: HoldfastMemoryTool) -> 
     assert "control" in ask(tool, "create", "/memories/a\nb", file_text="a")
     assert "give file_text" in ask(tool, "create", "/memories/a")
     assert "too large" in ask(tool, "create", "/memories/a", file_text="x" * 9_000_000)
-    assert tool._files("/memories") == {}
+    assert tool.files.list("/memories") == {}
 
 
 def test_edits_at_once_lose_nothing(tool: HoldfastMemoryTool) -> None:
@@ -246,7 +246,7 @@ def test_an_async_client_is_given_the_same_tool(tool: HoldfastMemoryTool) -> Non
     assert (made, cleared) == ("File created successfully at: /memories/a", "All memory cleared")
     assert shown.endswith("     1\tone")
     assert other.to_dict() == tool.to_dict()
-    assert tool._files("/memories") == {}
+    assert tool.files.list("/memories") == {}
 
 
 def test_a_file_in_cold_storage_is_read_listed_and_changed(
@@ -266,12 +266,12 @@ def test_a_file_in_cold_storage_is_read_listed_and_changed(
 def test_a_hold_keeps_files_and_the_model_is_told(tool: HoldfastMemoryTool, holdfast: Holdfast, user_id: str) -> None:
     ask(tool, "create", "/memories/notes/a", file_text="a")
     ask(tool, "create", "/memories/notes/b", file_text="b")
-    (kept,) = [one for one in tool._memory.structured.find("memories") if one["key"] == "/memories/notes/b"]
+    (kept,) = [one for one in tool.files.memory.structured.find("memories") if one["key"] == "/memories/notes/b"]
     hold = holdfast.holds.add(memory_id=kept["memory_id"], reason="litigation", author="counsel")
     assert "hold" in ask(tool, "delete", "/memories/notes/b")
     assert "hold" in ask(tool, "delete", "/memories/notes")
     assert "hold" in ask(tool, "rename", "/memories/notes", new_path="/memories/old")
-    assert set(tool._files("/memories")) == {"/memories/notes/a", "/memories/notes/b"}, "all of it or nothing"
+    assert set(tool.files.list("/memories")) == {"/memories/notes/a", "/memories/notes/b"}, "all of it or nothing"
     with pytest.raises(HeldError):
         holdfast.erase_user(user_id)
 
@@ -289,7 +289,7 @@ def test_erasing_the_user_and_exporting_reach_the_files(
     ask(tool, "delete", "/memories/gone.md")
     twin = HoldfastMemoryTool(holdfast.manager(f"{user_id} and sons", "helper"))
     ask(twin, "create", "/memories/sweets.md", file_text="Fudge")
-    assert tool._memory.retrieve("marzipan", "structured")[0]["metadata"]["key"] == "/memories/sweets.md"
+    assert tool.files.memory.retrieve("marzipan", "structured")[0]["metadata"]["key"] == "/memories/sweets.md"
 
     documents = [json.loads(line) for line in export(user_id).splitlines()]
     texts = [one["metadata"]["document"]["text"] for one in documents if one.get("memory_type") == "structured"]
