@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import HeldError, QuotaExceededError
@@ -247,12 +248,13 @@ def next_move(record: RecordFacts, life: Life, now: int) -> Decision | None:
             return _decide_by_rule(record, life, window.target)
     coming = [
         (after, target)
-        for after, target in ((life.archive_after, State.ARCHIVED), (life.delete_after, State.RECYCLED))
+        # where both come at once, it is removed: the first of equals is taken
+        for after, target in ((life.delete_after, State.RECYCLED), (life.archive_after, State.ARCHIVED))
         if after is not None and (target is State.RECYCLED or record.state is State.ACTIVE)
     ]
     if record.state not in LIVE or not coming:
         return None
-    return _decide_by_rule(record, life, min(coming)[1])
+    return _decide_by_rule(record, life, min(coming, key=itemgetter(0))[1])
 
 
 def removal_reason(agent_id: str) -> str:
