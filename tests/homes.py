@@ -77,6 +77,10 @@ class Homes:
         """Every row that a server has of a home, by table; none, if it is all in the home's own files."""
         return self._databases[home].read().tables if home in self._databases else {}
 
+    def throw_out(self, home: Path) -> None:
+        """End every connection to a home's server."""
+        self._databases[home].throw_out()
+
     def remove(self, home: Path) -> None:
         """Remove a home and all that is in it."""
         shutil.rmtree(home)

@@ -33,9 +33,13 @@ class Machine:
 
     def run(self, days: float, script: str) -> str:
         """What a script prints that has ``holdfast`` open, so many days after the start."""
-        done = self._run(days, "script", _SCRIPT.format(home=str(self.home), script=script))
+        done = self.attempt(_SCRIPT.format(home=str(self.home), script=script), days)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def attempt(self, script: str, days: float = 0) -> subprocess.CompletedProcess[str]:
+        """How a script ends, so many days after the start."""
+        return self._run(days, "script", script)
 
     def _run(self, days: float, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}

@@ -62,6 +62,8 @@ class Part:
     recycles: bool = True
     bin: bool = True
     shorter_than: int | None = None
+    clears: bool = True
+    """Episodes are archived, of which only the summary stays."""
 
 
 class Model:
@@ -158,6 +160,8 @@ class Model:
             if self.is_over(thing, now):
                 if part.recycles:
                     self.recycle(thing, now)
+            elif thing.kind == "episodic" and not part.clears:
+                continue
             elif thing.state == "active" and self.is_archived(thing, now) and part.archives:
                 thing.state, thing.cold = "archived", thing.kind in COLD
         if part.bin:

@@ -82,6 +82,7 @@ CHECKS: Final = (
     "conversations_are_what_the_model_says",
     "sessions_are_listed_as_the_model_says",
     "the_bin_holds_what_the_model_says",
+    "holds_and_rules_are_what_the_model_says",
     "the_audit_chain_is_whole",
 )
 
@@ -98,6 +99,7 @@ class Steps:
         self.holdfast.schedule.enrol()
         self.model = Model()
         self.count = self.steps = 0
+        self.said = ""
 
     def open(self) -> Holdfast:
         """One more engine over the same store."""
@@ -122,7 +124,8 @@ class Steps:
 
     def text(self) -> str:
         self.count += 1
-        return f"a trip to Rome, number {self.count}. " + "The train was late. " * (self.count % 3 * 10)
+        self.said = f"a trip to Rome, number {self.count}. " + "The train was late. " * (self.count % 3 * 10)
+        return self.said
 
     def some(self, place: int, *states: str, kinds: tuple[str, ...] = KINDS) -> Thing | None:
         """One of the things in such a state, if there are any."""
@@ -547,6 +550,12 @@ class Steps:
         assert shown == talks
         agents = {a: iso(until) for a, until in self.model.agents.items() if until is not None and until > self.now}
         assert {one["agent_id"]: one["purge_at"] for one in listed if one["type"] == "agent"} == agents
+
+    def holds_and_rules_are_what_the_model_says(self) -> None:
+        assert {hold.id for hold in self.holdfast.holds.list()} == set(self.model.holds)
+        parts = ("memory_type", "user_id", "agent_id", "session_id", "memory_id")
+        said: list[Any] = [rule for rule in self.holdfast.policies.list() if rule["rule_id"]]
+        assert {tuple(one.get(part) for part in parts) for one in said} == set(self.model.rules)
 
     def the_audit_chain_is_whole(self) -> None:
         check_chain(self.holdfast)

@@ -1,0 +1,449 @@
+"""Years in the life of a store, from one seed: what people do, what rules do, and everything that goes wrong.
+
+Several engines share the store. Each step is taken by one of them, which may die before any of its effects, find the disk
+full or the server gone; and another looks. What a step that was cut short had to do has then happened or has not: one of
+two models must be right, and that one goes on.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+import raw
+from holdfast import Holdfast
+from holdfast.core.errors import ClockError, HeldError, StorageError
+from holdfast.core.values import moment, when
+from lifecycle.fuses import DeathError, Fuse
+from lifecycle.machine import Machine
+from lifecycle.model import LIVE, Model, Part, Thing
+from lifecycle.soundness import check_sound
+from lifecycle.steps import STEPS, USERS, Steps
+from privacy.backups.stores import lose_machine
+
+YEAR: Final = timedelta(days=365)
+#: What stops a step in the middle: the process dies, or the store cannot be written or reached.
+FAILURES: Final = (DeathError, StorageError)
+_LEAPS: Final = (30, 100, 400)
+#: The steps of the lifecycle without those that only let time pass, which years do by themselves, and with more.
+MORE: Final[dict[str, dict[str, Any]]] = {
+    "erase": {"user": USERS},
+    "back_up": {},
+    "restore_elsewhere": {"place": range(1_000)},
+    "bring_back": {"place": range(1_000)},
+    "leap_ahead": {"days": _LEAPS},
+    "leap_back": {"days": _LEAPS},
+    "sweep_in_another_process": {"dies_at": range(6)},
+}
+ALL: Final = {name: given for name, given in (STEPS | MORE).items() if not name.startswith("let_time_pass")}
+#: How often each is taken, where that is not once: a store in which much is said has much to lose.
+_OFTEN: Final = {"add": 8, "record_episode": 3, "add_message": 4, "set_rule": 2, "sweep": 3, "update": 2, "restore": 2}
+_CHOICES: Final = [name for name in ALL for _ in range(_OFTEN.get(name, 1))]
+#: These set the scene for themselves, or look at more than one answer: nothing else goes wrong meanwhile.
+_UNDISTURBED: Final = {
+    "reopen",
+    "restore_elsewhere",
+    "bring_back",
+    "leap_ahead",
+    "leap_back",
+    "sweep_in_another_process",
+}
+
+#: To delete all that a user has takes several transactions: what was cut short is done again.
+_IN_PARTS: Final = {"delete_user_memories"}
+
+
+class _Lost:
+    """What an engine that died would have answered: nobody knows, so nothing that is said of it is wrong."""
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __getattr__(self, name: str) -> _Lost:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, _name: object) -> _Lost:
+        return self
+
+    def __contains__(self, _thing: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __call__(self, *_arguments: Any) -> _Lost:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> _Lost:
+        return self
+
+
+LOST: Final[Any] = _Lost()
+
+
+class History(Model):
+    """The model, and how often each user was erased."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.erased: Counter[str] = Counter()
+
+    def erase(self, user: str) -> None:
+        """All that is somebody's is gone, and so are the rules for it."""
+        mine = {thing.id for thing in self.things if thing.user == user}
+        self.things = [thing for thing in self.things if thing.user != user]
+        gone = [key for key, rule in self.rules.items() if rule.user_id == user or rule.memory_id in mine]
+        for key in gone:
+            del self.rules[key]
+        self.erased[user] += 1
+
+    def keeps_from_erasure(self, user: str) -> bool:
+        """Whether a hold keeps anything of somebody."""
+        named = any(hold.user_id == user for hold in self.holds.values())
+        return named or any(
+            self.is_held(thing) for thing in self.things if thing.user == user and thing.state != "gone"
+        )
+
+
+class World(Steps):
+    """A store, the engines that share it, the model, and chance."""
+
+    model: History
+
+    def __init__(self, engine_name: str, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.leaped = timedelta()
+        self.is_lost = False
+        self.fault: str | None = None
+        self.done: Counter[str] = Counter()
+        self.trail: list[str] = []
+        self.backups: dict[str, History] = {}
+        patch.setattr("holdfast.store.system_clock", lambda: self.clock.now)
+        patch.setattr("holdfast.lifecycle.clock.steady_now", lambda: moment(self.clock.now - self.leaped))
+        super().__init__(engine_name)
+        self.model = History()
+        self.is_shared = engine_name == "postgres"
+        self.engines = [self.holdfast, self.open()]
+
+    def open(self) -> Holdfast:
+        """Under the clock of the machine, which the world has replaced: what it says is not always believed."""
+        return Holdfast.open(home=self.home)
+
+    def teardown(self) -> None:
+        self.holdfast = self.engines[0]
+        for engine in self.engines[1:]:
+            engine.close()
+        super().teardown()
+
+    # --- years ----------------------------------------------------------------------------------------------------------------
+
+    def live(self, years: int, steps: int) -> None:
+        """Let years pass in so many steps, and look at everything after each."""
+        self.begin_with_something()
+        end = self.clock.now + years * YEAR
+        pace = (end - self.clock.now) / steps
+        while self.clock.now < end:
+            self.let_some_time_pass(pace)
+            self.holdfast = self.chance.choice(self.engines)
+            name = self.chance.choice(_CHOICES)
+            self.take(name, {option: self.chance.choice(values) for option, values in ALL[name].items()})
+            self.holdfast = self.chance.choice(self.engines)
+            self.check()
+        self.holdfast.sweep()
+        self.model.sweep(self.now, Part())
+        self.check()
+        check_sound(self.holdfast)
+
+    def let_some_time_pass(self, pace: timedelta) -> None:
+        """Some days, or until the next moment at which something happens, or just before it."""
+        ahead = self.model.boundaries(self.now)
+        soon = when(ahead[0]) if ahead else None
+        if soon is not None and soon - self.clock.now < 2 * pace and self.chance.random() < 0.5:
+            self.clock.now = max(self.clock.now, soon - timedelta(microseconds=self.chance.choice((0, 1))))
+        else:
+            self.clock.now += 2 * pace * self.chance.random()
+        for engine in self.engines:  # as the job does that runs every minute
+            engine.trust.note(self.now)
+
+    def take(self, name: str, given: dict[str, Any]) -> None:
+        """One step, with or without something that goes wrong in it."""
+        self.fault = self.choose_fault(name)
+        said = ", ".join(f"{option}={value!r}" for option, value in given.items())
+        self.trail.append(
+            f"{self.clock.now:%Y-%m-%d %H:%M:%S.%f} {name}({said})" + f" [{self.fault}]" * bool(self.fault)
+        )
+        before = copy.deepcopy(self.model)
+        with self.go_wrong():
+            getattr(self, name)(**given)
+        self.done[name] += 1
+        if self.is_lost:
+            self.done[f"{self.fault}"] += 1
+            if name in _IN_PARTS:
+                self.finish(given["user"])
+            self.settle(before)
+
+    # --- what goes wrong ------------------------------------------------------------------------------------------------------
+
+    def choose_fault(self, name: str) -> str | None:
+        if name in _UNDISTURBED or self.chance.random() < 0.5:
+            return None
+        if name == "run_the_jobs_that_are_due":  # a job whose store is full says so, and the others are done
+            return "it dies"
+        return self.chance.choice(
+            ["it dies", "it dies", "the server goes away" if self.is_shared else "the disk is full"]
+        )
+
+    @contextmanager
+    def go_wrong(self) -> Iterator[None]:
+        engine = self.holdfast
+        if self.fault is None:
+            yield
+            return
+        what = {"it dies": None, "the disk is full": partial(_fill_disk, engine), "the server goes away": self.go_away}
+        fuse = Fuse(engine, self.chance.choice((0, 0, 1, 1, 2, 3, 5, 8)), what[self.fault])
+        try:
+            yield
+        finally:
+            fuse.remove()
+            if self.fault == "the disk is full":
+                _free_disk(engine)
+
+    def go_away(self) -> None:
+        self.homes.throw_out(self.home)
+
+    def act(self, verb: Any, *arguments: Any, **options: Any) -> Any:
+        if self.is_lost:
+            return LOST
+        try:
+            return verb(*arguments, **options)
+        except FAILURES:
+            if self.fault is None:
+                raise
+            self.is_lost = True
+            return LOST
+
+    def refused(self, error: Any, act: Any, *arguments: Any, **options: Any) -> None:
+        if self.is_lost:
+            return
+        with pytest.raises((error, *FAILURES) if self.fault else error) as found:
+            act(*arguments, **options)
+        self.is_lost = self.fault is not None and not isinstance(found.value, error)
+
+    def check_swept(self) -> None:
+        if not self.is_lost:
+            super().check_swept()
+
+    def finish(self, user: str) -> None:
+        """Somebody does again what is done in parts, of which some were done."""
+        with self.open() as another, suppress(HeldError):
+            another.manager("somebody", "guide").delete_user_memories(user)
+
+    def settle(self, before: History) -> None:
+        """Who is left sweeps. What was cut short has happened then, or it has not."""
+        engine, dies = self.holdfast, self.fault == "it dies"
+        self.is_lost, self.fault = False, None
+        if dies:
+            with suppress(DeathError):
+                engine.close()
+            self.engines[self.engines.index(engine)] = self.open()
+        self.holdfast = self.chance.choice(self.engines)
+        raw.run(self.holdfast, "UPDATE leases SET expires_at = 0")  # this process, which held them, has not died
+        self.holdfast.sweep()
+        right = [self.model, _without_in_window(self.model, self.said), before]
+        for place, model in enumerate(right):
+            if self.find_what_was_lost(model):
+                if model.erased != before.erased:
+                    self.forget_rules_of_sessions(model)
+                model.sweep(self.now, Part())
+                self.model = model
+                try:
+                    self.check()
+                except AssertionError:
+                    if place == len(right) - 1:
+                        raise
+                else:
+                    return
+
+    def find_what_was_lost(self, model: History) -> bool:
+        """Give what a dead engine made the id that it has; whether it is there."""
+        new = [thing for thing in model.things if thing.id is LOST]
+        if new:
+            known = {thing.id for thing in model.things if thing.id is not LOST}
+            found = [row[0] for row in raw.rows(self.holdfast, "SELECT id FROM records") if row[0] not in known]
+            if len(found) != 1:
+                return False
+            new[0].id = found[0]
+        if any(hold is LOST for hold in model.holds.values()):
+            model.holds = {hold.id: hold for hold in model.holds.values() if hold is not LOST}
+            holds = [hold for hold in self.holdfast.holds.list() if hold.id not in model.holds]
+            if len(holds) != 1:
+                return False
+            model.holds[holds[0].id] = holds[0]
+        return True
+
+    # --- more steps -----------------------------------------------------------------------------------------------------------
+
+    def reopen(self) -> None:
+        place = self.engines.index(self.holdfast)
+        self.holdfast.close()
+        self.holdfast = self.engines[place] = self.open()
+
+    def erase(self, user: str) -> None:
+        if self.model.keeps_from_erasure(user):
+            self.refused(HeldError, self.holdfast.erase_user, user)
+            return
+        self.act(self.holdfast.erase_user, user)
+        self.model.erase(user)
+        if not self.is_lost:
+            self.forget_rules_of_sessions(self.model)
+
+    def forget_rules_of_sessions(self, model: History) -> None:
+        """Rules on a session that was theirs alone went with who was erased."""
+        there = {(one["memory_type"], one.get("session_id")) for one in self.holdfast.policies.list()}
+        for key, rule in list(model.rules.items()):
+            if rule.session_id is not None and (rule.kind, rule.session_id) not in there:
+                others = [thing for thing in model.things if thing.session == rule.session_id]
+                assert all(thing.state == "gone" for thing in others)
+                del model.rules[key]
+
+    def back_up(self) -> None:
+        made = self.act(self.holdfast.backups.create)
+        if made is not LOST:
+            self.backups[made.id] = copy.deepcopy(self.model)
+
+    def choose_backup(self, place: int) -> tuple[str, History] | None:
+        """One of the backups that are still there, and what was in it; nobody who was erased since is."""
+        listed = [one.id for one in self.holdfast.backups.list() if one.id in self.backups]
+        if not listed:
+            return None
+        held = copy.deepcopy(self.backups[listed[place % len(listed)]])
+        for user in USERS:
+            if self.model.erased[user] > held.erased[user]:
+                held.erase(user)
+        return listed[place % len(listed)], held
+
+    def restore_elsewhere(self, place: int) -> None:
+        """The machine is lost, and another takes over from a backup."""
+        chosen = self.choose_backup(place)
+        if chosen is None:
+            return
+        backup_id, held = chosen
+        for thing in held.things:
+            thing.window = None  # what does not last is in no backup
+        mine = self.model, self.holdfast
+        home = lose_machine(self.home, self.homes)
+        try:
+            with Holdfast.open(home=home) as again:
+                assert again.backups.restore(backup_id).whole
+                again.sweep(confirm=True)
+                held.sweep(self.now, Part())
+                self.model, self.holdfast = held, again
+                self.forget_rules_of_sessions(held)
+                self.check()
+                check_sound(again)
+        finally:
+            self.model, self.holdfast = mine
+            self.homes.remove(home)
+
+    def bring_back(self, place: int) -> None:
+        """One memory that was deleted for good, from a backup."""
+        chosen = self.choose_backup(place)
+        if chosen is None:
+            return
+        backup_id, held = chosen
+        there = {thing.id for thing in self.model.records()}
+        lost = [thing for thing in held.records() if self.can_come_back(thing) and thing.id not in there]
+        if lost:
+            thing = lost[place % len(lost)]
+            done = self.holdfast.backups.restore(backup_id, user_id=thing.user, memory_id=thing.id)
+            assert done.memories + done.expired == 1
+            self.model.things = [one for one in self.model.things if one.id != thing.id]
+            self.model.things.append(thing)
+
+    def can_come_back(self, thing: Thing) -> bool:
+        return thing.state in LIVE and not thing.cold and not self.model.is_removed(thing.agent)
+
+    def leap_ahead(self, days: int) -> None:
+        """Somebody sets the clock far ahead, and later sets it right: what cannot be undone is not done meanwhile."""
+        self.sweep("here")
+        was = self.clock.now
+        self.clock.now, self.leaped = was + timedelta(days=days), timedelta(days=days)
+        for engine in self.engines:
+            self.refused(ClockError, engine.sweep)
+        with self.open() as ahead:
+            ahead.sweep()
+            self.model.sweep(self.now, Part(bin=False, clears=False))
+            seen, self.holdfast = self.holdfast, ahead
+            self.check()
+        self.holdfast = seen
+        self.clock.now, self.leaped = was, timedelta()
+
+    def leap_back(self, days: int) -> None:
+        """Somebody sets the clock back: nothing is swept until it is right."""
+        was = self.clock.now
+        self.clock.now, self.leaped = was - timedelta(days=days), -timedelta(days=days)
+        for engine in self.engines:
+            self.refused(ClockError, engine.sweep)
+        with self.open() as behind:
+            self.refused(ClockError, behind.sweep)
+        self.clock.now, self.leaped = was, timedelta()
+
+    def sweep_in_another_process(self, dies_at: int) -> None:
+        """A real one, which kills itself before one of its transactions."""
+        script = _KILLED.format(now=self.clock.now.isoformat(), home=str(self.home), dies_at=dies_at)
+        ended = Machine(self.home, self.clock.now).attempt(script)
+        assert ended.returncode in (0, 128 + signal.SIGKILL), ended.stderr
+        raw.run(self.holdfast, "UPDATE leases SET expires_at = 0")
+        self.sweep("here")
+
+
+_KILLED: Final = """
+import os, signal
+from datetime import datetime
+from holdfast import Holdfast
+now = datetime.fromisoformat({now!r})
+with Holdfast.open(home={home!r}, clock=lambda: now) as holdfast:
+    write, count = holdfast.database.write, [0]
+    def guarded(*arguments, **options):
+        if count[0] == {dies_at}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        count[0] += 1
+        return write(*arguments, **options)
+    holdfast.database.write = guarded
+    holdfast.sweep()
+"""
+
+
+def _without_in_window(model: History, message: str) -> History:
+    """The same, had short-term memory, which may lie on another server, not been told of a message."""
+    other = copy.deepcopy(model)
+    for talk in other.things:
+        if talk.window and message in talk.window.messages:
+            talk.window.messages.remove(message)
+    return other
+
+
+def _fill_disk(engine: Holdfast) -> None:
+    """From here on no page more is to be had."""
+    database = raw.sqlite(engine)
+    (pages,) = database._writer.execute("PRAGMA page_count").fetchone()
+    database._writer.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def _free_disk(engine: Holdfast) -> None:
+    raw.sqlite(engine)._writer.execute(f"PRAGMA max_page_count = {2**32 - 2}")
