@@ -35,7 +35,7 @@ def test_the_lifecycle_is_what_its_model_says(engine_name: str) -> None:
     run_state_machine_as_test(
         cast("type[Machine]", partial(Machine, engine_name)),  # it is called, no more
         settings=settings(
-            max_examples=times(8, engine_name),
+            max_examples=times(4, engine_name),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

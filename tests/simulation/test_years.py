@@ -32,4 +32,4 @@ def live(engine_name: str, seed: int, steps: int, patch: pytest.MonkeyPatch) -> 
 def test_ten_years_in_which_everything_goes_wrong(engine_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = int(os.environ.get(SEED, "1"))
     for seed in range(first, first + times(1)):
-        live(engine_name, seed, 240 if engine_name == "sqlite" else 120, monkeypatch)
+        live(engine_name, seed, 160 if engine_name == "sqlite" else 60, monkeypatch)

@@ -1,0 +1,61 @@
+"""Faults that are put into the code on purpose, one at a time, are found by the walk or by the simulation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+import effort
+from effort import soak
+
+HERE: Final = Path(__file__).parent
+SOURCE: Final = HERE.parents[1] / "src" / "holdfast"
+
+
+class Fault(NamedTuple):
+    """Words of the code that are replaced."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+
+
+FAULTS: Final = [Fault(**one) for one in tomllib.loads((HERE / "faults.toml").read_text())["fault"]]
+
+
+def test_there_are_many_and_each_changes_the_code_as_it_is_now() -> None:
+    assert len(FAULTS) >= 20
+    for fault in FAULTS:
+        text = (SOURCE / fault.file).read_text(encoding="utf-8")
+        assert text.count(fault.old) == 1, fault.what
+        compile(text.replace(fault.old, fault.new), fault.file, "exec")
+
+
+def looks(folder: Path, *tests: str) -> int:
+    """How the tests end on the code in a folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.returncode
+
+
+@soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
+def test_a_fault_in_the_code_is_found(fault: Fault, tmp_path: Path) -> None:
+    if effort.every(2) != 1:
+        pytest.skip("to find one fault takes up to a minute; make soak tries them all")
+    shutil.copytree(SOURCE, tmp_path / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    changed = tmp_path / "holdfast" / fault.file
+    changed.write_text(changed.read_text(encoding="utf-8").replace(fault.old, fault.new), encoding="utf-8")
+    walk, years = "tests/core/test_walk.py", "tests/simulation/test_years.py"
+    assert looks(tmp_path, walk) or looks(tmp_path, years, "-k", "sqlite"), f"nobody noticed that {fault.what}"
