@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -37,7 +37,7 @@ KINDS: Final = ("long_term", "persona", "episodic", "entity", "structured", HIST
 ARCHIVED: Final = {"long_term", "episodic", "structured"}
 #: What archiving clears for good.
 CLEARED: Final = {"episodic"}
-LEVELS: Final = (
+LEVELS: Final[tuple[dict[str, str], ...]] = (
     {},
     {"user_id": "bob"},
     {"agent_id": "guide"},
@@ -62,6 +62,7 @@ HOLDS: Final = {
     "its own": (Hold("h", "acme", "a lawsuit", "ann", 0, memory_id="id-1"),),
     "by its tag": (Hold("h", "acme", "a lawsuit", "ann", 0, user_id="bob", tag="case=7"),),
     "one that is released": (Hold("h", "acme", "a lawsuit", "ann", 0, user_id="bob", released_at=1),),
+    "by another tag": (Hold("h", "acme", "a lawsuit", "ann", 0, tag="case=8"),),
     "another's": (Hold("h", "acme", "a lawsuit", "ann", 0, user_id="eve", memory_id="id-1"),),
 }
 KEEPING: Final = {"its own", "by its tag"}
@@ -89,7 +90,7 @@ class Place(NamedTuple):
 
 def rules_of(kind: str) -> list[Rule]:
     """Every rule that can be made for a kind, or for every kind."""
-    found = []
+    found: list[Rule] = []
     for named in (EVERY, kind):
         for terms in TERMS:
             for level in LEVELS:
@@ -97,7 +98,8 @@ def rules_of(kind: str) -> list[Rule]:
                     check_terms(named, terms)
                 except InvalidRuleError:
                     continue
-                found.append(Rule(f"r{len(found)}", "acme", named, terms, version=1, **level))
+                scope: Any = level
+                found.append(Rule(f"r{len(found)}", "acme", named, terms, version=1, **scope))
     return found
 
 

@@ -43,7 +43,7 @@ _SCOPE: Final = {"user": USERS, "agent": AGENTS, "session": SESSIONS}
 _PASSING: Final = ({"minutes": 1}, {"hours": 1}, {"days": 1}, {"days": 9}, {"days": 40}, {"days": 200})
 #: The steps, and what each can be given.
 STEPS: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
-    "add": {"kind": KINDS, **_SCOPE, "case": (None, "7")},
+    "add": {"kind": KINDS, **_SCOPE, "case": (None, "7", "8")},
     "record_episode": {**_SCOPE, "ago": (0, 1, 89, 90, 91, 364, 365, 400)},
     "add_message": _SCOPE,
     "let_time_pass": {"step": _PASSING},

@@ -25,7 +25,8 @@ class Machine(Steps, RuleBasedStateMachine):
 
 for _name, _options in STEPS.items():
     _given: dict[str, Any] = {option: st.sampled_from(values) for option, values in _options.items()}
-    setattr(Machine, _name, rule(**_given)(getattr(Steps, _name)))
+    _step: Any = rule(**_given)
+    setattr(Machine, _name, _step(getattr(Steps, _name)))
 for _name in CHECKS:
     setattr(Machine, _name, invariant()(getattr(Steps, _name)))
 

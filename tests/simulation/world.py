@@ -44,7 +44,7 @@ MORE: Final[dict[str, dict[str, Any]]] = {
     "leap_back": {"days": _LEAPS},
     "sweep_in_another_process": {"dies_at": range(6)},
 }
-ALL: Final = {name: given for name, given in (STEPS | MORE).items() if not name.startswith("let_time_pass")}
+ALL: Final = {name: given for name, given in {**STEPS, **MORE}.items() if not name.startswith("let_time_pass")}
 #: How often each is taken, where that is not once: a store in which much is said has much to lose.
 _OFTEN: Final = {"add": 8, "record_episode": 3, "add_message": 4, "set_rule": 2, "sweep": 3, "update": 2, "restore": 2}
 _CHOICES: Final = [name for name in ALL for _ in range(_OFTEN.get(name, 1))]
@@ -441,7 +441,7 @@ def _without_in_window(model: History, message: str) -> History:
 def _fill_disk(engine: Holdfast) -> None:
     """From here on no page more is to be had."""
     database = raw.sqlite(engine)
-    (pages,) = database._writer.execute("PRAGMA page_count").fetchone()
+    pages = database._writer.pragma("page_count")
     database._writer.execute(f"PRAGMA max_page_count = {pages}")
 
 
