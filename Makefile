@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.ready
 SERVED := $(VENV)/.served
+PEERS  := .venv-peers/.ready
 # How many processes run the tests: one more than two cores, because tests wait for servers and for other processes. And
 # for how many minutes they soak.
 WORKERS ?= 4
@@ -14,7 +15,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-check langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-check peers prove langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -90,6 +91,18 @@ bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.
 bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed
 	$(BIN)/python -m bench --check
 
+peers: $(PEERS)  ## an environment with the systems that Holdfast is compared with, as bench/peers.txt pins them
+
+$(PEERS): bench/peers.txt $(STAMP)
+	$(PYTHON) -m venv .venv-peers
+	@index=$$($(PIP) config list | sed -n "s/.*\.index-url='\(.*\)'/\1/p" | tail -1); \
+	$(BIN)/uv pip install --python .venv-peers/bin/python $${index:+--default-index "$$index"} -r bench/peers.txt || \
+		.venv-peers/bin/python -m pip install -r bench/peers.txt
+	@touch $(PEERS)
+
+prove: $(STAMP) $(PEERS)  ## is what was deleted forgotten, here and by others? minutes; writes docs/forgetting.md
+	$(BIN)/python -m bench.forgetting
+
 langgraph-store-tests: $(STAMP)  ## fetch the tests that LangGraph publishes for its stores, and run them on ours
 	$(BIN)/python -m bench.langgraph.store_tests
 
@@ -110,4 +123,4 @@ constraints: $(STAMP)  ## pin what is installed now as the tested versions
 		$(PIP) freeze --exclude-editable; } > constraints.txt
 
 clean:           ## remove what setup and the tools made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

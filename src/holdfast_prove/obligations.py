@@ -5,46 +5,26 @@ that must be found by the same means, so that an empty store proves nothing.
 from __future__ import annotations
 
 import json
-import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdfast_prove import scan
 from holdfast_prove.adapter import load
 from holdfast_prove.elsewhere import Elsewhere
+from holdfast_prove.traces import deleted_bytes, erased_user
+from holdfast_prove.trial import BrokenError, Record, Trial, new_mark, new_user
 
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
 NOT_CLAIMED: Final = "not claimed"
 
-_LETTERS: Final = "bcdfghjklmnpqrtvwxz"
 _LIFE: Final = 2.0
 """How many seconds a record lives that is to expire."""
 _MOMENT: Final = 0.001
-_FILLERS: Final = 30
 _TAMPERED: Final = 24
-_WORDS: Final = (
-    "garden",
-    "river",
-    "stone",
-    "lamp",
-    "winter",
-    "bread",
-    "window",
-    "letter",
-    "harbour",
-    "music",
-    "bridge",
-)
-
-
-class BrokenError(Exception):
-    """An obligation does not hold; its message says how that was seen."""
 
 
 class Result(NamedTuple):
@@ -60,83 +40,6 @@ class Result(NamedTuple):
     def about(self) -> str:
         """The obligation in words."""
         return OBLIGATIONS[self.obligation].about
-
-
-class Record(NamedTuple):
-    """Something that was stored, with a mark in it that is nowhere else."""
-
-    user_id: str
-    id: str
-    text: str
-    mark: str
-
-
-@dataclass
-class Trial:
-    """The system under test: its adapter, which an obligation may replace, and what makes others of it."""
-
-    name: str
-    folder: Path
-    store: Any
-    stack: ExitStack = field(default_factory=ExitStack)
-    notes: list[str] = field(default_factory=list)
-
-    def has(self, *methods: str) -> bool:
-        """Whether the adapter has these optional methods."""
-        return all(getattr(self.store, method, None) for method in methods)
-
-    def add(self, user_id: str, text: str | None = None, *, many: int = 0) -> Record:
-        """Store something new of a user, with so many words beside it."""
-        mark = new_mark()
-        text = text or f"{user_id} keeps the spare key {many} steps from {mark} and tells nobody"
-        if many:
-            text += " " + " ".join(_WORDS[secrets.randbelow(len(_WORDS))] for _ in range(many))
-        return Record(user_id, self.store.add(user_id, text), text, mark)
-
-    def pair(self, user_id: str | None = None) -> tuple[Record, Record]:
-        """A record to forget, and its twin, of one user."""
-        user_id = user_id or new_user()
-        return self.add(user_id), self.add(user_id)
-
-    def ways(self, record: Record, store: Any = None) -> list[str]:
-        """How the mark of a record is found now: by search, by get, or not at all."""
-        target = store or self.store
-        call = target.call if isinstance(target, Elsewhere) else lambda name, *given: getattr(target, name)(*given)
-        found = any(record.mark in text for text in call("search", record.user_id, record.text))
-        got = record.mark in (call("get", record.user_id, record.id) or "")
-        return [way for way, is_so in (("search", found), ("get", got)) if is_so]
-
-    def check_gone(self, record: Record, when: str, store: Any = None) -> None:
-        """That a record is not found by any means."""
-        if ways := self.ways(record, store):
-            raise BrokenError(f"{when}, it is still found by {' and '.join(ways)}")
-
-    def check_kept(self, record: Record, when: str = "", store: Any = None) -> None:
-        """That a record which nobody deleted is found by every means."""
-        missing = {"search", "get"} - set(self.ways(record, store))
-        if missing:
-            lost = " and ".join(sorted(missing, reverse=True))
-            raise BrokenError(f"{when or 'afterwards'}, its twin that nobody deleted is not found by {lost} either")
-
-    def maintain(self) -> None:
-        """Let time leave its traces, where the adapter knows which."""
-        if self.has("maintain"):
-            self.store.maintain()
-
-    def reopen(self) -> None:
-        """Restart, where the system can."""
-        if self.has("reopen"):
-            self.store.reopen()
-
-
-def new_mark() -> str:
-    """Letters that are in no other text; their beginning and end may be lost to a text index."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(20))
-
-
-def new_user() -> str:
-    """A user of whom nothing is stored yet."""
-    return "u" + new_mark()[:11]
 
 
 # --- at once, and later -----------------------------------------------------------------------------------------------
@@ -182,110 +85,11 @@ def reindex(trial: Trial) -> None:
 def derived(trial: Trial) -> None:
     """What was derived from a deleted record is gone with it."""
     gone, twin = trial.pair()
-    made = [_derive(trial, source) for source in (gone, twin)]
+    made = [trial.derive(source) for source in (gone, twin)]
     trial.check_kept(made[0], "before its source is deleted")
     trial.store.delete(gone.user_id, gone.id)
     trial.check_gone(made[0], "after its source was deleted")
     trial.check_kept(made[1])
-
-
-def _derive(trial: Trial, source: Record) -> Record:
-    mark = new_mark()
-    text = f"in short: {source.user_id} has a place called {mark}"
-    return Record(source.user_id, trial.store.derive(source.user_id, source.id, text), text, mark)
-
-
-# --- bytes ------------------------------------------------------------------------------------------------------------
-
-
-def deleted_bytes(trial: Trial) -> None:
-    """No byte of a deleted record is left in any place: histories, caches, text indexes, vectors, logs."""
-    user_id = new_user()
-    gone = _store_variously(trial, user_id)
-    twins = [trial.add(user_id), trial.add(user_id, many=400)]
-    for record in [*gone, *twins]:
-        trial.ways(record)  # what remembers queries and answers has them now
-    trial.maintain()
-    for record in gone:
-        with suppress(Exception):  # what was derived from another is gone with it
-            trial.store.delete(user_id, record.id)
-    _check_bytes(trial, gone, twins, "delete")
-
-
-def _store_variously(trial: Trial, user_id: str) -> list[Record]:
-    """Records among others of the user: short, long enough to be compressed, corrected, and derived from another."""
-    records = [trial.add(user_id), trial.add(user_id, many=400)]
-    for _ in range(_FILLERS):
-        trial.add(user_id)
-    if trial.has("correct"):
-        old = trial.add(user_id)
-        new = new_mark()
-        trial.store.correct(user_id, old.id, f"{user_id} has moved the key to {new}")
-        records += [old, old._replace(text=new, mark=new)]
-    if trial.has("derive"):
-        records.insert(0, _derive(trial, records[0]))
-    return records
-
-
-def erased_user(trial: Trial) -> None:
-    """A user who was erased is not found, and no byte of what they had is left in any place."""
-    user_id, other = new_user(), new_user()
-    gone = _store_variously(trial, user_id)
-    twins = [trial.add(other), trial.add(other, many=400)]
-    if trial.has("spread"):
-        for record in (gone[-1], twins[0]):
-            trial.store.spread(record.user_id, record.text)
-    trial.maintain()
-    trial.store.erase_user(user_id)
-    for record in gone:
-        trial.check_gone(record, "after its user was erased")
-    trial.reopen()
-    for record in gone:
-        trial.check_gone(record, "after its user was erased, and a restart")
-    trial.check_kept(twins[0])
-    _check_bytes(trial, gone, twins, "erase_user")
-
-
-def _check_bytes(trial: Trial, gone: Sequence[Record], twins: Sequence[Record], verb: str) -> None:
-    if trial.has("settle"):
-        trial.store.settle(verb)
-    places = list(trial.store.places())
-    if not places:
-        raise NotImplementedError("there is no place to look at")
-    wanted = _wanted(trial, [*gone, *twins])
-    for when in ("", ", after a restart"):
-        found = scan.search(places, wanted)
-        seen = {twin.mark: found.get(_core(twin.mark)) for twin in twins}
-        if not all(seen.values()):
-            raise BrokenError(f"the twin is found nowhere in the places{when}: to find nothing there proves nothing")
-        left = {place: form for record in gone for place, form in found.get(_core(record.mark), {}).items()}
-        if left:
-            listed = ", ".join(f"{place} ({form})" for place, form in sorted(left.items())[:6])
-            raise BrokenError(f"it is left in {len(left)} places{when}: {listed}")
-        if not trial.has("reopen"):
-            break
-        trial.store.reopen()
-        places = list(trial.store.places())
-    _note_other_places(trial, gone, verb)
-
-
-def _core(mark: str) -> str:
-    """The middle of a mark: a text index may have the beginning and the end of a word elsewhere."""
-    return mark[4:16]
-
-
-def _wanted(trial: Trial, records: Iterable[Record]) -> scan.Wanted:
-    vectors = {_core(one.mark): trial.store.embed(one.text) for one in records} if trial.has("embed") else {}
-    return scan.Wanted([_core(one.mark) for one in records], vectors)
-
-
-def _note_other_places(trial: Trial, gone: Sequence[Record], verb: str) -> None:
-    if trial.has("other_places"):
-        marks = [_core(record.mark).encode() for record in gone]
-        files = scan.read_plainly(trial.store.other_places())
-        left = sorted(name for _, name, data in files if any(mark in data for mark in marks))
-        where = ", ".join(left[:4]) + (", …" if len(left) > 4 else "")
-        trial.notes.append(f"after {verb}, beyond its claim: " + (f"left in {where}" if left else "nothing is left"))
 
 
 # --- what brings things back ------------------------------------------------------------------------------------------

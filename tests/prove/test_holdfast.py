@@ -18,8 +18,9 @@ from docs.pages import ROOT, read_blocks
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
 from holdfast_prove import OBLIGATIONS, prove, scan
-from holdfast_prove.obligations import HOLDS, NOT_CLAIMED, new_mark
+from holdfast_prove.obligations import HOLDS, NOT_CLAIMED
 from holdfast_prove.systems.holdfast_stores import HoldfastOnSqlite
+from holdfast_prove.trial import new_mark
 from homes import Homes
 
 

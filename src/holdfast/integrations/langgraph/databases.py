@@ -315,7 +315,7 @@ class PostgresDatabase:
         return [StoredCheckpoint(*row).describe(thread_id, sends, blobs) for row in rows]
 
     def scrub(self) -> None:
-        """Nothing is to be done: dead rows go when the server vacuums, as certificates of erasure say."""
+        """Nothing is to be done: the server uses the space of dead rows again, as certificates of erasure say."""
 
     def lock(self, thread_ids: Sequence[str]) -> None:
         self.all("lock", threads=list(thread_ids))

@@ -294,7 +294,7 @@ class PostgresDatabase:
         return 0
 
     def scrub(self) -> bool:
-        """Nothing to do: dead rows and old log go as the server vacuums and recycles."""
+        """Nothing to do: the server uses the space of dead rows and of its log again."""
         return True
 
     def _commit(self, tx: PostgresTransaction, began: float) -> None:
