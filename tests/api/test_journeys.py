@@ -97,6 +97,13 @@ def remember_and_recall(api: Traveller) -> None:
 
     found = api.ask("POST", "/recall", {**WHO, "query": "What does Ann drink?", "explain": True})["items"]
     assert tea in {one["memory_id"] for one in found}
+    for one in found:
+        *parts, evidence = one["explanation"].values()
+        assert sum(parts) == pytest.approx(evidence, abs=1e-4)
+    best, *_, least = (one["score"] for one in found)
+    question = {**WHO, "query": "What does Ann drink?", "min_score": (best + least) / 2}
+    assert 0 < len(api.ask("POST", "/recall", question)["items"]) < len(found)
+    api.ask("POST", "/recall", {**question, "min_score": 1.5}, status=422)
     every = api.ask("POST", "/recall", {**WHO, "query": "What does Ann drink?", "memory_types": "all"})["items"]
     assert tea in {one["memory_id"] for one in every}
     block = api.ask("POST", "/context", {**WHO, "query": "What does Ann drink?", "max_tokens": 60})

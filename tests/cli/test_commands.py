@@ -62,6 +62,16 @@ def test_search_looks_in_every_kind_unless_kinds_are_named(shell: Shell) -> None
     assert shell.json("search", "noodles", "-u", "alice", "-k", "long_term") == []
 
 
+def test_search_leaves_out_what_scores_less_than_asked_for(shell: Shell) -> None:
+    shell.ok("add", "Is allergic to peanuts", "-u", "alice")
+    shell.ok("add", "Drives an electric car", "-u", "alice")
+    assert len(shell.json("search", "allergic to peanuts", "-u", "alice", "-k", "long_term")) == 2
+    (found,) = shell.json("search", "allergic to peanuts", "-u", "alice", "--min-score", "0.5")
+    assert found["content"] == "Is allergic to peanuts"
+    _, said = shell.error("search", "tea", "-u", "alice", "--min-score", "1.5")
+    assert said["message"] == "--min-score must be a number from 0 to 1, not 1.5"
+
+
 def test_context_prints_the_block_and_nothing_else(shell: Shell) -> None:
     shell.ok("add", "Alice\n## eats *noodles* [bold]daily[/bold]", "-u", "alice")
     block = shell.json("context", "noodles", "-u", "alice")

@@ -275,6 +275,15 @@ def test_memories_are_listed_page_by_page(holdfast: Holdfast) -> None:
     assert found == ids[::-1]
 
 
+def test_a_search_leaves_out_what_scores_less_than_asked_for(holdfast: Holdfast, peanuts: str) -> None:
+    server = local_server(holdfast, defaults=ALICE)
+    holdfast.manager("alice", "claude").add("Drives an electric car")
+    assert len(answer(ask(server, "memory_search", {"query": "allergic to peanuts"}))["items"]) == 2
+    (found,) = answer(ask(server, "memory_search", {"query": "allergic to peanuts", "min_score": 0.5}))["items"]
+    assert found["memory_id"] == peanuts
+    assert error(ask(server, "memory_search", {"query": "x", "min_score": 2}))["code"] == "invalid_input"
+
+
 def test_objects_and_lists_may_come_as_json_text(holdfast: Holdfast, peanuts: str) -> None:
     """Some clients send them so."""
     server = local_server(holdfast, defaults=ALICE)

@@ -225,6 +225,21 @@ def test_an_explained_hit_shows_parts_that_add_up_to_its_evidence() -> None:
     assert ask(scope, "flight to Oslo")[0].parts == {}
 
 
+def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions(small_parts: None) -> None:
+    long = "The ferry to Oslo left the harbour in heavy rain. " * 60 + "An albatross followed it."
+    texts = [long if at % 50 == 0 else f"Trip {at}: a night in Oslo, day {at % 9}" for at in range(400)]
+    rows = [row(at, text, session=f"s{at % 7}") for at, text in enumerate(texts)]
+    scope = ScopeIndex(TYPES[MemoryType.EPISODIC])
+    scope.upsert(rows)
+    scope.remove([record_id(at) for at in range(3, 400, 4)])
+    hits = ask(scope, "albatross on the ferry to Oslo", 40, explain=True)
+    assert any(hit.parts["neighbours"] for hit in hits)
+    assert any(hit.passage for hit in hits)
+    for hit in hits:
+        *parts, evidence = hit.parts.values()
+        assert sum(parts) == pytest.approx(evidence, abs=1e-4)
+
+
 # --- what is not found ------------------------------------------------------------------------------------------------
 
 

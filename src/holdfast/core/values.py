@@ -22,6 +22,7 @@ Clock = Callable[[], datetime]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MICROSECOND = timedelta(microseconds=1)
+_decode = json.JSONDecoder().raw_decode
 _FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 SECOND = 1_000_000
@@ -341,7 +342,7 @@ def parse_json_object(text: str) -> dict[str, Any]:
     """The object that a stored JSON text holds."""
     if text == "{}":  # what most metadata is
         return {}
-    value: dict[str, Any] = json.loads(text)
+    value: dict[str, Any] = _decode(text)[0]  # without the search for white space around it
     return value
 
 
