@@ -134,10 +134,13 @@ class Postings:
         if not self._waiting:
             return None
         if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):  # not sorted yet; passages are in order
-            waiting = np.concatenate(self._tail)
+            waiting = self._tail[0] if len(self._tail) == 1 else np.concatenate(self._tail)
             self._tail = [waiting]
-            _, high = _halves(waiting)
-            return [waiting[high == term] for term in terms]
+            marks = np.zeros(1 << 16, bool)  # a part of a term leaves few postings to be compared with each of them
+            marks[terms & 0xFFFF] = True
+            alike = waiting[marks.take(waiting.view("<u2")[2::4])]
+            _, high = _halves(alike)
+            return [alike[high == term] for term in terms]
         if self._joined is None:
             self._joined = np.concatenate(self._tail)
             self._joined.sort()
