@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from holdfast.backups.lost_keys import Abandoned
 from holdfast.core.audit import acting_as, check_author
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
@@ -41,6 +40,9 @@ from holdfast.results.lifecycle import (
 )
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
+
+if TYPE_CHECKING:
+    from holdfast.backups.lost_keys import Abandoned
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 _MAX_USERS: Final = 100_000

@@ -8,16 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache, partial
-from typing import Any, Final
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.access.keys import Access
 from holdfast.access.replies import Replies
 from holdfast.access.sign_ins import SignIns
-from holdfast.backups.catalog import Catalog, describe_last
-from holdfast.backups.lost_keys import Abandoned, LostKeys
-from holdfast.backups.restore import Restored
-from holdfast.backups.service import Backups, backup_jobs
 from holdfast.core.audit import PYTHON, Action, Event
 from holdfast.core.clock import Belief
 from holdfast.core.errors import (
@@ -69,6 +65,12 @@ from holdfast.storage.relational.coordination import new_holder
 from holdfast.storage.stores import open_database, open_short_term, store_url, stores_over, witness_of
 from holdfast.storage.transfer.stores import DatabaseRows
 
+if TYPE_CHECKING:  # most processes make and restore no backups
+    from holdfast.backups.catalog import Catalog
+    from holdfast.backups.lost_keys import Abandoned
+    from holdfast.backups.restore import Restored
+    from holdfast.backups.service import Backups
+
 _log = logging.getLogger("holdfast.store")
 _erasures = logging.getLogger("holdfast.erasure")
 _REVOKED: Final = "revoked/"
@@ -109,8 +111,7 @@ class Store:
         self.state = open_keeping(settings)  # neither a key nor a folder is made before one is needed
         self.keys = _open_keys(settings, self.state, self._bind_keyring)
         self.keyring, _, self.ledger = self.keys
-        last_backup = partial(describe_last, partial(open_catalog, settings))
-        self._store_state = StoreState(self.state, store_url(settings), last_backup)
+        self._store_state = StoreState(self.state, store_url(settings), partial(_describe_last, settings))
         self.database = open_database(settings, self._check_absent)
         self.database.author = author or PYTHON
         try:
@@ -179,8 +180,8 @@ class Store:
         self.eraser = Eraser(subjects, self.keys, services.objects, beside, now, self.certificates.certify)
         jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
         jobs["daily"] = partial(self._run_daily, jobs["daily"])
-        jobs |= backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)
-        runs, timezone = {job: jobs[job.name] for job in JOBS}, self.settings.timezone
+        runs = {job: jobs.get(job.name) or partial(self._run_backup, job.name) for job in JOBS}
+        timezone = self.settings.timezone
         leadership, trust = services.leadership, services.trust
         self.schedule = Schedule(services.jobs, leadership, runs, services.clock, timezone, trust)
 
@@ -281,6 +282,9 @@ class Store:
     def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
         """Set the keys aside that the master key does not open, once that is confirmed."""
         self.check_state()
+        from holdfast.backups.catalog import Catalog  # noqa: PLC0415
+        from holdfast.backups.lost_keys import LostKeys  # noqa: PLC0415
+
         is_erased = self.ledger.is_carried_out
         with self.backing_up.held() as lease:
             if lease is None:
@@ -302,6 +306,11 @@ class Store:
         result = sweep()
         made = sum(self.summarize_conversations(tenant) for tenant in self.services.dues.tenants())
         return {**result, "conversations_summarized": made} if made else result
+
+    def _run_backup(self, job: str) -> dict[str, Any]:
+        from holdfast.backups.service import backup_jobs  # noqa: PLC0415
+
+        return backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)[job]()
 
     def summarize_conversations(self, tenant: str, limit: int = MOST_SUMMARIES) -> int:
         """Have the summarizer of the settings summarize a tenant's idle conversations; how many. The extractive one is
@@ -378,7 +387,14 @@ class TenantServices:
         sweeper = Sweeper(mine, services.archives, erase, refresh, self.domains, load)
         self.maintenance = Maintenance(sweeper, services.leadership, trust, self.audit, base.finish_erasures)
         self.recycle = Recycle(mine, self.maintenance.empty_bin, refresh)
-        self.backups = Backups(base.rows, tenant, base.keys, base.backing_up, _BackupHost(base, self))
+
+    @cached_property
+    def backups(self) -> Backups:
+        """Of the whole store, whichever tenant asks."""
+        from holdfast.backups.service import Backups  # noqa: PLC0415
+
+        base = self._base
+        return Backups(base.rows, self.tenant, base.keys, base.backing_up, _BackupHost(base, self))
 
 
 class _BackupHost:
@@ -424,4 +440,12 @@ def _open_keys(
 
 def open_catalog(settings: Settings) -> Catalog:
     """The backups that the settings name, to be looked at: nothing is made, and no document is read."""
+    from holdfast.backups.catalog import Catalog  # noqa: PLC0415
+
     return Catalog(open_backups(settings), _open_keys(settings, open_keeping(settings)), lambda _alias: False)
+
+
+def _describe_last(settings: Settings) -> str | None:
+    from holdfast.backups.catalog import describe_last  # noqa: PLC0415
+
+    return describe_last(partial(open_catalog, settings))

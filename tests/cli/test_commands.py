@@ -49,7 +49,7 @@ def test_search_for_people_shows_the_score_and_the_whole_id_and_cuts_long_conten
 def test_on_a_terminal_of_any_width_ids_are_whole(shell: Shell, width: int) -> None:
     memory_id = shell.ok("add", "Tea " * 100, "-u", "alice", "--meta", f"note={'x' * 99}", "-q").strip()
     screen = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    write_parts(screen, show_results(shell.json("search", "tea", "-u", "alice", "--explain"), screen))
+    write_parts(show_results(shell.json("search", "tea", "-u", "alice", "--explain"), screen), screen)
     assert isinstance(screen.file, io.StringIO)
     lines = screen.file.getvalue().splitlines()
     assert all(len(line) <= max(width, 82) for line in lines)

@@ -32,21 +32,22 @@ EXTRACTIVE = "extractive"
 
 _TIMEOUT = 120.0  # seconds: a model writes for longer than it embeds
 
-_END: Final = re.compile(
+#: Patterns are compiled when they are first used: most processes summarize nothing.
+_END: Final = (
     r"""[.!?…]+["'”’»)\]*_]*(?=\s)"""  # Latin, Cyrillic, Greek: a space must follow
     r"""|[。！？｡]+["'”’」』）]*"""  # Chinese and Japanese: nothing need follow
     r"""|[।॥؟۔]+["'”’)]*(?=\s|$)"""  # Indic, Arabic, Urdu
 )
-_LABEL: Final = re.compile(r"(?P<label>[^\W\d_][^:\n]{0,39}):[ \t]+(?=\S)")
+_LABEL: Final = r"(?P<label>[^\W\d_][^:\n]{0,39}):[ \t]+(?=\S)"
 _LABEL_WORDS: Final = 4
-_BEFORE_DOT: Final = re.compile(r"(\S+)\.$")
+_BEFORE_DOT: Final = r"(\S+)\.$"
 _ABBREVIATIONS: Final = frozenset(
     re.findall(
         r"\S+", "mr mrs ms dr prof st mt vs e.g i.e no nr fig approx dept jr sr z.b d.h bzw ca sra dra mme cf al"
     )
 )
-_CLAUSE_END: Final = re.compile(r"[,;:–—](?=\s)|[，；：、]|\s")
-_UNSPACED: Final = re.compile(  # Thai, Lao, Myanmar, Khmer; kana, Han and their punctuation
+_CLAUSE_END: Final = r"[,;:–—](?=\s)|[，；：、]|\s"
+_UNSPACED: Final = (  # Thai, Lao, Myanmar, Khmer; kana, Han and their punctuation
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff65\U00020000-\U0003ffff]"
 )
 _JOINERS: Final = "\u200d\ufe0f\ufe0e"
@@ -64,7 +65,7 @@ class Sentence(NamedTuple):
 
 def split_label(text: str) -> tuple[str, str]:
     """Who speaks, where a text begins with a name and a colon (``Ann: Hello``), and the rest; or an empty name."""
-    match = _LABEL.match(text)
+    match = re.match(_LABEL, text)
     if match is None or len(match["label"].split()) > _LABEL_WORDS:
         return "", text
     return match["label"], text[match.end() :]
@@ -102,7 +103,7 @@ def shorten(text: str, length: int) -> str:
 def _of_line(line: str) -> Iterator[str]:
     """The sentences of a line, each with the white space after it."""
     start = 0
-    for match in _END.finditer(line):
+    for match in re.finditer(_END, line):
         end = match.end()
         while end < len(line) and line[end].isspace():
             end += 1
@@ -119,7 +120,7 @@ def _of_line(line: str) -> Iterator[str]:
 
 def _is_abbreviation(text: str) -> bool:
     """Whether the dot that ends ``text`` belongs to its last word: ``Dr.``, an initial, the number of a list's item."""
-    match = _BEFORE_DOT.search(text)
+    match = re.search(_BEFORE_DOT, text)
     if match is None:
         return False
     word = match[1].lstrip("(\"'").lower()
@@ -135,7 +136,7 @@ def _parts(sentence: str, longest: int) -> Iterator[str]:
     """
     sentence = sentence.lstrip()
     while len(sentence.rstrip()) > longest:
-        ends = [match.end() for match in _CLAUSE_END.finditer(sentence, longest // 2, longest)]
+        ends = [match.end() for match in re.compile(_CLAUSE_END).finditer(sentence, longest // 2, longest)]
         clauses = [end for end in ends if not sentence[end - 1].isspace()]
         end = (clauses or ends)[-1] if ends else _last(sentence, longest, _may_break) or _next(sentence, longest)
         rest = sentence[end:].lstrip()
@@ -159,7 +160,7 @@ def _may_break(text: str, at: int) -> bool:
     """Whether words end before ``at``: at white space, or between two characters of an unspaced script."""
     if text[at].isspace() or text[at - 1].isspace():
         return True
-    return bool(_UNSPACED.match(text, at - 1)) and not _continues(text, at)
+    return bool(re.compile(_UNSPACED).match(text, at - 1)) and not _continues(text, at)
 
 
 def _continues(text: str, at: int) -> bool:
@@ -202,12 +203,12 @@ _MANY: Final = 10  # sentences from which on a term can be common by its number 
 _LONGEST: Final = 400
 #: So many characters of the texts are looked at: half of them from the beginning, half from the end.
 READ_CHARS: Final = 65_536
-_OPENING: Final = re.compile(r".{1,20}?(?:[,;:–—]\s+|\s-\s+)")  # short: a longer one may change what the rest means
+_OPENING: Final = r".{1,20}?(?:[,;:–—]\s+|\s-\s+)"  # short: a longer one may change what the rest means
 _ALSO: Final = "Also: "
 
-_NAME: Final = re.compile(r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*")
-_WORD: Final = re.compile(r"[^\W_](?:[\w'’.-]|(?<=\d)[,:](?=\d))*(?<=[^\W_])")
-_FIRST_PERSON: Final = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b")
+_NAME: Final = r"(?<=[\w,;:'\"(] )[^\W\d_a-zß-ÿ][\w'’-]+|\b[A-Z]{2,}\b|\b[\w.:/-]*\d[\w.:/-]*"
+_WORD: Final = r"[^\W_](?:[\w'’.-]|(?<=\d)[,:](?=\d))*(?<=[^\W_])"
+_FIRST_PERSON: Final = r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|ich|mein\w*|je|j'|yo|mi)\b"
 
 
 def open_summarizer(setting: str) -> Summarizer:
@@ -337,7 +338,7 @@ class _Choice:
         known: set[str] = set()  # saves looking twice at words that recur
         for sentence in self._sentences:
             end: int | None = None  # of the word before, if it was new
-            for match in _WORD.finditer(sentence.text):
+            for match in re.finditer(_WORD, sentence.text):
                 terms = [] if match[0] in known else tokenize(match[0])
                 known.add(match[0])
                 new = bool(terms) and terms[0] not in first_seen and _is_spaced(match[0])
@@ -367,7 +368,7 @@ class _Choice:
         """What choosing the sentence would add, for each character that it takes."""
         text = self._sentences[at].text
         new = sum(self._worth[term] * _REPEATED ** self._covered[term] for term in self._terms[at])
-        own = _FIRST_PERSON_GAIN if _FIRST_PERSON.search(text) else 1.0
+        own = _FIRST_PERSON_GAIN if re.search(_FIRST_PERSON, text) else 1.0
         return new * own / (len(text) + _OVERHEAD)
 
     def _cost(self, at: int) -> int:
@@ -391,7 +392,7 @@ class _Choice:
     def _without_opening(self, text: str) -> str:
         """A sentence from its first clause on that tells something."""
         start = 0
-        while opening := _OPENING.match(text, start):
+        while opening := re.compile(_OPENING).match(text, start):
             if any(self._worth.get(term, 0) > _COMMON for term in tokenize(opening[0])):
                 break
             start = opening.end()
@@ -435,7 +436,7 @@ def _term_worth(sentences: Sequence[Sentence], terms: Sequence[Iterable[str]], s
     """How much each term tells: little if it is common, in the language or here; more for names and numbers."""
     count = Counter(term for each in terms for term in each)
     often = len(sentences) / 5 if len(sentences) >= _MANY else len(sentences)
-    named = {term for sentence in sentences for name in _NAME.findall(sentence.text) for term in tokenize(name)}
+    named = {term for sentence in sentences for name in re.findall(_NAME, sentence.text) for term in tokenize(name)}
     worth = {}
     for term, times in count.items():
         short = len(term) < 3 and term.isascii() and term.isalpha()

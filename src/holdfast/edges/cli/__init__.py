@@ -8,6 +8,8 @@ import sys
 
 #: Commands whose work can wait for whoever recalls meanwhile.
 _UPKEEP = frozenset({"sweep", "schedule", "backup"})
+#: Commands that take less time than what they need takes to load.
+_SHORT = frozenset({"add", "context", "correct", "delete", "get", "history", "list", "search", "update"})
 #: The command that this process was started for. Only what it needs is loaded; where nobody has said it, everything is.
 asked: str | None = None
 
@@ -17,6 +19,8 @@ def main() -> None:
     global asked  # noqa: PLW0603 - a process is started for one command
     asked = sys.argv[1] if len(sys.argv) > 1 else None
     gc.set_threshold(50_000, 20, 20)  # what a command loads stays: to look through it again and again finds nothing
+    if asked in _SHORT:
+        gc.disable()  # until the store is open
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail

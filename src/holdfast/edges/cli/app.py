@@ -5,6 +5,7 @@ What a command needs is imported and opened when it is first asked for, never fo
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -117,7 +118,10 @@ class Call:
             for suffix in ("", "-wal", "-shm"):
                 self._stack.callback(Path(f"{path}{suffix}").unlink, missing_ok=True)
         purpose: Purpose = "new" if self.is_new_store else self.purpose
-        return self._stack.enter_context(Holdfast(self.settings, tenant=self.tenant, purpose=purpose))
+        opened = self._stack.enter_context(Holdfast(self.settings, tenant=self.tenant, purpose=purpose))
+        gc.freeze()  # what was loaded stays
+        gc.enable()
+        return opened
 
     @cached_property
     def memory(self) -> MemoryManager:
@@ -164,7 +168,7 @@ class Call:
         """Ask whether to go on, after showing what it comes to; refuse where nobody can be asked."""
         if not self.can_ask:
             raise ConfirmationNeededError(f"{otherwise}; nothing was changed", needs=("yes",))
-        write_parts(error_console(), parts)
+        write_parts(parts, error_console())
         typer.confirm(question, err=True, abort=True)
 
     def tell(self, text: str) -> None:

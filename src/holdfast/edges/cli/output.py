@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
-
-from rich import box
-from rich.console import Console, ConsoleOptions, ConsoleRenderable
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from holdfast.core.errors import (
     ClockError,
@@ -25,13 +20,18 @@ from holdfast.core.errors import (
     PlanChangedError,
 )
 
+if TYPE_CHECKING:  # loaded where something has a colour or a frame, which most commands do without
+    from rich.console import Console, ConsoleOptions, ConsoleRenderable
+    from rich.table import Table
+    from rich.text import Text
+
 #: How wide plain text is where no terminal says it.
 PIPED_WIDTH: Final = 160
 
-Cell = str | int | Text
-Part = str | ConsoleRenderable
+Cell: TypeAlias = "str | int | Text"
+Part: TypeAlias = "str | ConsoleRenderable"
 #: Turns what a command found into what people see. Strings are one line each and cannot steer a terminal.
-Render = Callable[[Any], Iterable[Part]]
+Render = Callable[[Any], "Iterable[Part]"]
 
 
 class Output(NamedTuple):
@@ -48,6 +48,8 @@ class Output(NamedTuple):
 
 def console(*, stderr: bool = False) -> Console:
     """Standard output, or standard error. Rich leaves out colours for ``NO_COLOR`` and what is not a terminal."""
+    from rich.console import Console  # noqa: PLC0415
+
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not (stderr or made.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
         made.width = PIPED_WIDTH
@@ -66,14 +68,24 @@ def write(output: Output, render: Render | None = None, *, as_json: bool) -> Non
     elif output.text is not None:
         sys.stdout.write(output.text)
     elif render is not None:
-        write_parts(console(), render(output.value))
+        write_parts(render(output.value))
 
 
-def write_parts(target: Console, parts: Iterable[Part]) -> None:
-    """Print what people see; a string by itself is one part."""
-    for part in [parts] if isinstance(parts, str | Text) else parts:
-        shown = Text(printable(part)) if isinstance(part, str) else part
-        target.print(shown, soft_wrap=isinstance(shown, Text))
+def write_parts(parts: Iterable[Part], target: Console | None = None) -> None:
+    """Print what people see, on standard output if nothing else is said; a string or a text by itself is one part."""
+    for part in [parts] if isinstance(parts, str) or hasattr(parts, "plain") else parts:
+        if isinstance(part, str) and target is None:
+            sys.stdout.write(printable(part) + "\n")
+        else:
+            shown = assemble(printable(part)) if isinstance(part, str) else part
+            (target or console()).print(shown, soft_wrap=hasattr(shown, "plain"))
+
+
+def assemble(*parts: str | Text | tuple[str, str]) -> Text:
+    """A text of parts, which may have styles."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text.assemble(*parts)
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -87,7 +99,7 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def _to_line(style: str, text: str) -> Text:
-    return Text(printable(text), style=style)
+    return assemble((printable(text), style))
 
 
 good = partial(_to_line, "green")
@@ -98,17 +110,17 @@ dim = partial(_to_line, "bright_black")
 
 def bold(text: str | int) -> Text:
     """A cell that sums up the others."""
-    return Text(_to_text(text).plain, style="bold")
+    return assemble((_to_text(text).plain, "bold"))
 
 
 def indent(text: str) -> Text:
     """A line below another."""
-    return Text(f"  {printable(text)}")
+    return assemble(f"  {printable(text)}")
 
 
 def cut(text: str, most: int) -> Text:
     """A cell of bounded width."""
-    words = Text(printable(text))
+    words = assemble(printable(text))
     words.truncate(most, overflow="ellipsis")
     return words
 
@@ -125,6 +137,9 @@ class Rows:
         self._rows = [[_to_text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, target: Console, options: ConsoleOptions) -> Iterator[Table]:
+        from rich import box  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
         framed = target.is_terminal
         made = Table(
             box=box.ROUNDED if framed else None,
@@ -152,13 +167,13 @@ def facts(**values: str | None) -> Iterator[Text]:
     """Names and values, one line each; what is empty is left out."""
     for name, value in values.items():
         if value:
-            yield Text.assemble((f"{name.replace('_', ' ') + ':':<10} ", "bright_black"), printable(value))
+            yield assemble((f"{name.replace('_', ' ') + ':':<10} ", "bright_black"), printable(value))
 
 
 def _to_text(cell: Cell) -> Text:
-    if isinstance(cell, Text):
-        return cell
-    return Text(f"{cell:,}" if isinstance(cell, int) else printable(cell))
+    if isinstance(cell, str | int):
+        return assemble(f"{cell:,}" if isinstance(cell, int) else printable(cell))
+    return cell
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -264,5 +279,5 @@ def report(problem: Exception, *, as_json: bool) -> ExitCode:
         error = {"code": code, "message": message, "retryable": retryable}
         sys.stderr.write(json.dumps({"error": error}) + "\n")
     else:
-        error_console().print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)
+        error_console().print(assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)
     return ended

@@ -74,34 +74,63 @@ _DIALECTS: Final = {
 }
 
 
-@cache
-def statements(package: str) -> dict[str, str]:
+class Statements(dict[str, str]):
     """The statements of an engine, by their file and the ``-- name: …`` line above each: ``records.insert``. Those that
-    are written once for all engines are among them, in the engine's own words.
+    are written once for all engines are among them, in the engine's own words. A file is read when a statement of it is
+    first asked for. What is named in capitals are words that the statements of its file are made of; those of ``words``
+    are for all files.
     """
-    dialect = _DIALECTS.get(package)
-    found = _read(package) if dialect is None else {**_read(_SHARED, dialect), **_read(package)}
-    own = {name: name.partition(".")[2] for name in found}
-    words = _WORDS | {own[name]: text for name, text in found.items() if own[name].isupper()}
-    words |= {word: _fill(text, words) for word, text in words.items()}  # some are made of others
-    return {name: _fill(text, words) for name, text in found.items() if own[name] not in words}
+
+    def __init__(self, package: str) -> None:
+        super().__init__()
+        self._package = package
+        self._words = _WORDS | self._read("words")
+        self._words |= {word: _fill(text, self._words) for word, text in self._words.items()}  # some are made of others
+
+    def __missing__(self, name: str) -> str:
+        file, _, statement = name.partition(".")
+        self._load(file)
+        if name not in self:
+            raise KeyError(f"{self._package} has no statement {statement} in {file}.sql")
+        return self[name]
+
+    def load_all(self) -> Statements:
+        """All of them, read now."""
+        for package in (self._package, *([_SHARED] if self._package in _DIALECTS else [])):
+            for file in resources.files(package).iterdir():
+                if file.name.endswith(".sql"):
+                    self._load(file.name.removesuffix(".sql"))
+        return self
+
+    def _load(self, file: str) -> None:
+        found = self._read(file)
+        words = self._words | {name: text for name, text in found.items() if name.isupper()}
+        words |= {word: _fill(text, words) for word, text in words.items()}
+        self.update({f"{file}.{name}": _fill(text, words) for name, text in found.items() if not name.isupper()})
+
+    def _read(self, file: str) -> dict[str, str]:
+        dialect = _DIALECTS.get(self._package)
+        own = _read_file(self._package, file)
+        return own if dialect is None else {**_read_file(_SHARED, file, dialect), **own}
+
+
+@cache
+def statements(package: str) -> Statements:
+    """All statements of a package."""
+    return Statements(package).load_all()
 
 
 def _fill(text: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda word: words[word[1]], text)
 
 
-def _read(package: str, dialect: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in resources.files(package).iterdir():
-        if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            for pattern, replacement in dialect:  # over a file at once: every process that opens a store does this
-                text = re.sub(pattern, replacement, text)
-            parts = [_COMMENT.sub("", part) for part in _NAME.split(text)[1:]]
-            stem = file.name.removesuffix(".sql")
-            found |= {f"{stem}.{name}": body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
-    return found
+def _read_file(package: str, name: str, dialect: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+    file = resources.files(package).joinpath(f"{name}.sql")
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    for pattern, replacement in dialect:  # over a file at once: every process that opens a store does this
+        text = re.sub(pattern, replacement, text)
+    parts = [_COMMENT.sub("", part) for part in _NAME.split(text)[1:]]
+    return {statement: body.strip() for statement, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 class Migration(NamedTuple):

@@ -95,8 +95,6 @@ class _Insertion:
     """A record that a hold keeps, where nothing is done for that reason."""
     replaced: dict[str, PutOutcome] = field(default_factory=dict)
     """What became of the live records that puts found, by their names."""
-    guesses: bool = False
-    """Whether it may guess what is there."""
 
     @property
     def is_single(self) -> bool:
@@ -144,7 +142,7 @@ class SqlRecords(SqlStore):
         subject, kind = new.subject, new.kind
         try:
             try:
-                return self._insert(replace(new, guesses=True))
+                return self._insert(new, guesses=True)
             except GuessError:
                 return self._insert(new)
         except AgainError as unsure:
@@ -160,7 +158,7 @@ class SqlRecords(SqlStore):
                         batch.refuse(move, kind.name.value, hold=hold.id)
                     batch.save()
 
-    def _insert(self, new: _Insertion, before: Sequence[str] | None = None) -> Added:
+    def _insert(self, new: _Insertion, before: Sequence[str] | None = None, *, guesses: bool = False) -> Added:
         """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
         subject, kind = new.subject, new.kind
         asked = record_rows.context_query(subject, kind, {scope.agent_id for scope in new.scopes})
@@ -175,7 +173,7 @@ class SqlRecords(SqlStore):
             if kept_out and not new.skip_kept_out:
                 raise kept_out_error("nothing was added", next(iter(kept_out.values())))
             new = _without(new, kept_out)
-            guesses = new.guesses and new.is_single and tx.can_guess and can_rely
+            guesses = guesses and tx.can_guess and new.is_single
             found: dict[str, str] = {}
             ended = frozenset[str]()
             if new.dedupe and guesses and new.entries[0].record.name is None:
@@ -190,17 +188,19 @@ class SqlRecords(SqlStore):
             if context.is_removed:
                 record_moves.refuse_removed_agents(tx, new.scopes)
             if new.entries or new.puts:
-                self._add(batch, replace(new, guesses=guesses), number, context)
+                self._add(batch, new, number, context, guesses=guesses)
             tx.expect(context.after(number, counter.counts))
             added = Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
             tx.then(partial(_expect_instead, tx, number, context))
         return added if tx.instead is None else _found_instead(new, added, context, tx.instead)
 
-    def _add(self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext) -> None:
+    def _add(
+        self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext, *, guesses: bool
+    ) -> None:
         """Write new records; room is made for them first, if there is none."""
         tx, counter, maximum = batch.tx, batch.counter(new.kind), context.limits(new.kind)
         book = self._profiles.book(tx, new.subject.tenant, context.version)
-        if new.puts and new.guesses and tx.can_guess:
+        if new.puts and guesses and tx.can_guess:
             source = new.entries[0].record.written_by
             tx.guess(Guess(False, None, True, current_actor(), source, book.is_selective, maximum[1]))
         else:

@@ -21,14 +21,14 @@ from holdfast.storage.relational.database import (
     Row,
     RowType,
     SignTexts,
+    Statements,
     digest,
     row_maker,
-    statements,
     without_keys,
 )
 
 PACKAGE: Final = "holdfast.storage.sqlite"
-_SQL: Final = statements(PACKAGE)
+_SQL: Final = Statements(PACKAGE)
 #: The statements that change nothing of what a write asks first, but for the counts of its scope, which it knows.
 _ADD: Final = frozenset(
     {

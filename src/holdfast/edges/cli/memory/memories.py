@@ -5,10 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Final
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from holdfast.core.errors import InvalidContentError, InvalidFilterError, InvalidKindError
 from holdfast.core.prompts import Format
@@ -32,6 +29,7 @@ from holdfast.edges.cli.output import (
     Output,
     Part,
     Rows,
+    assemble,
     console,
     cut,
     dim,
@@ -42,6 +40,10 @@ from holdfast.edges.cli.output import (
     table,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _PAGE: Final = 100
 _BAR: Final = 5
@@ -74,7 +76,7 @@ def _show_added(added: Mapping[str, Any]) -> Iterator[Part]:
     else:
         yield f"Remembered {added['memory_id']} ({', '.join(parts)})."
     for one in added.get("similar", ()):
-        yield Text.assemble("Close to it: ", _bar(one["score"]), f"  {one['memory_id']}  ") + cut(one["content"], 60)
+        yield assemble("Close to it: ", _bar(one["score"]), f"  {one['memory_id']}  ") + cut(one["content"], 60)
 
 
 @command(app, "add", of_memory, render=_show_added)
@@ -182,10 +184,10 @@ def _show_conflicts(found: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     if not found:
         yield "No two memories were found that are about the same thing and differ."
     for one in found:
-        yield Text.assemble(_bar(one["score"]), f"  {one['why']}")
+        yield assemble(_bar(one["score"]), f"  {one['why']}")
         for name in ("older", "newer"):
             said = one[name]
-            yield Text(f"    {name}  {said['memory_id']}  {said['created_at'][:10]}  ") + cut(said["content"], 60)
+            yield assemble(f"    {name}  {said['memory_id']}  {said['created_at'][:10]}  ") + cut(said["content"], 60)
 
 
 @command(app, "conflicts", of_memory, render=_show_conflicts)
@@ -208,7 +210,7 @@ def _bar(score: float) -> Text:
     full, part = divmod(round(min(max(score, 0.0), 1.0) * _BAR * 8), 8)
     drawn = ("█" * full + (_EIGHTHS[part] if part else "")).ljust(_BAR, "·")
     colour = "green" if score >= 0.5 else "yellow" if score >= 0.2 else "bright_black"
-    return Text.assemble((drawn, colour), f" {score:.2f}")
+    return assemble((drawn, colour), f" {score:.2f}")
 
 
 def show_results(results: Sequence[Mapping[str, Any]], target: Console | None = None) -> Iterator[Part]:
@@ -222,23 +224,23 @@ def show_results(results: Sequence[Mapping[str, Any]], target: Console | None = 
         yield Rows("score!, kind!, memory", rows)
     else:
         for one in results:
-            line = Text.assemble(_bar(one["score"]), f"  {one['memory_type']:<10}  {one['memory_id']}  ")
+            line = assemble(_bar(one["score"]), f"  {one['memory_type']:<10}  {one['memory_id']}  ")
             yield line + cut(one["content"], max(_LEAST_CONTENT, target.width - line.cell_len))
             if "count" in one:
-                yield Text(f"    {one['count']} memories have this text")
+                yield assemble(f"    {one['count']} memories have this text")
             if "explanation" in one:
-                yield Text(f"    {_join_score(one['explanation'])}")
+                yield assemble(f"    {_join_score(one['explanation'])}")
 
 
 def _to_cell(result: Mapping[str, Any], room: int) -> Text:
     lines = [cut(result["content"], room), dim(result["memory_id"])]
     if metadata := {name: value for name, value in result["metadata"].items() if name not in _HIDDEN}:
-        lines.append(Text(cut(to_json(metadata), room).plain, style="cyan"))
+        lines.append(assemble((cut(to_json(metadata), room).plain, "cyan")))
     if "count" in result:
         lines.append(dim(f"{result['count']} memories have this text"))
     if "explanation" in result:
-        lines.append(Text(_join_score(result["explanation"]), style="magenta"))
-    return Text("\n").join(lines)
+        lines.append(assemble((_join_score(result["explanation"]), "magenta")))
+    return assemble("\n").join(lines)
 
 
 def _join_score(parts: Mapping[str, float]) -> str:
@@ -330,7 +332,7 @@ def _show_memory(memory: Mapping[str, Any]) -> Iterator[Part]:
         **{part: to_json(memory.get(part)) for part in ("metadata", "steps", "messages", "tool_calls")},
     )
     yield ""
-    yield Text(printable(memory["content"], lines=True))
+    yield assemble(printable(memory["content"], lines=True))
 
 
 @command(app, "get", of_memory, render=_show_memory)

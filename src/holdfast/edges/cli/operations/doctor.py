@@ -90,21 +90,16 @@ def demo(call: Call, *, fast: bool = False) -> Any:
     screen = Console(file=io.StringIO()) if call.as_json else console()
     screen.width = min(screen.width, _TOUR_WIDTH)
     with open_tour() as tour:
-        write_parts(
-            screen,
-            [
-                Text("Holdfast", style="bold"),
-                f"Memory for AI agents that knows when to let go. {len(tour.stops)} stops.",
-            ],
-        )
+        about = f"Memory for AI agents that knows when to let go. {len(tour.stops)} stops."
+        write_parts([Text("Holdfast", style="bold"), about], screen)
         for number, stop in enumerate(tour.stops, start=1):
-            write_parts(screen, ["", Rule(f"{number}. {stop.__doc__}", align="left", style="bright_black")])
-            write_parts(screen, map(_to_part, stop(tour)))
+            write_parts(["", Rule(f"{number}. {stop.__doc__}", align="left", style="bright_black")], screen)
+            write_parts(map(_to_part, stop(tour)), screen)
             if screen.is_terminal and not fast:
                 time.sleep(_PAUSE_SECONDS)
         found = {"stops": [stop.__doc__ for stop in tour.stops], "latencies": tour.holdfast.latencies.summary()}
-    write_parts(screen, ["", "Your turn, in four lines:", Text(textwrap.indent(NEXT, "    "), style="cyan")])
-    write_parts(screen, ["Then: holdfast doctor, holdfast --help. This tour's store is gone."])
+    write_parts(["", "Your turn, in four lines:", Text(textwrap.indent(NEXT, "    "), style="cyan")], screen)
+    write_parts(["Then: holdfast doctor, holdfast --help. This tour's store is gone."], screen)
     return Output(found, text="")
 
 
