@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+import raw
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import AgentRemovedError, ConflictError, HeldError, HoldfastError, NotFoundError
@@ -82,6 +83,7 @@ CHECKS: Final = (
     "conversations_are_what_the_model_says",
     "sessions_are_listed_as_the_model_says",
     "the_bin_holds_what_the_model_says",
+    "what_is_stored_is_in_the_state_that_the_model_says",
     "holds_and_rules_are_what_the_model_says",
     "the_audit_chain_is_whole",
 )
@@ -550,6 +552,10 @@ class Steps:
         assert shown == talks
         agents = {a: iso(until) for a, until in self.model.agents.items() if until is not None and until > self.now}
         assert {one["agent_id"]: one["purge_at"] for one in listed if one["type"] == "agent"} == agents
+
+    def what_is_stored_is_in_the_state_that_the_model_says(self) -> None:
+        stored = dict(raw.rows(self.holdfast, "SELECT id, state FROM records"))
+        assert stored == {thing.id: thing.state for thing in self.model.records()}
 
     def holds_and_rules_are_what_the_model_says(self) -> None:
         assert {hold.id for hold in self.holdfast.holds.list()} == set(self.model.holds)

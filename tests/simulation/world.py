@@ -103,12 +103,15 @@ class History(Model):
         self.erased: Counter[str] = Counter()
 
     def erase(self, user: str) -> None:
-        """All that is somebody's is gone, and so are the rules for it."""
+        """All that is somebody's is gone, and so are the rules for it; and the holds, which an old copy may have."""
         mine = {thing.id for thing in self.things if thing.user == user}
         self.things = [thing for thing in self.things if thing.user != user]
         gone = [key for key, rule in self.rules.items() if rule.user_id == user or rule.memory_id in mine]
         for key in gone:
             del self.rules[key]
+        gone_holds = [name for name, hold in self.holds.items() if hold.user_id == user or hold.memory_id in mine]
+        for name in gone_holds:
+            del self.holds[name]
         self.erased[user] += 1
 
     def keeps_from_erasure(self, user: str) -> bool:
@@ -268,7 +271,7 @@ class World(Steps):
         for place, model in enumerate(right):
             if self.find_what_was_lost(model):
                 if model.erased != before.erased:
-                    self.forget_rules_of_sessions(model)
+                    self.forget_rules_and_holds(model)
                 model.sweep(self.now, Part())
                 self.model = model
                 try:
@@ -310,15 +313,20 @@ class World(Steps):
         self.act(self.holdfast.erase_user, user)
         self.model.erase(user)
         if not self.is_lost:
-            self.forget_rules_of_sessions(self.model)
+            self.forget_rules_and_holds(self.model)
 
-    def forget_rules_of_sessions(self, model: History) -> None:
-        """Rules on a session that was theirs alone went with who was erased."""
+    def forget_rules_and_holds(self, model: History) -> None:
+        """Rules and holds on a session that was theirs alone went with who was erased."""
+        used = {thing.session for thing in model.things if thing.state != "gone"}
+        listed = {hold.id for hold in self.holdfast.holds.list()}
+        for name, hold in list(model.holds.items()):
+            if hold.session_id is not None and name not in listed:
+                assert hold.session_id not in used
+                del model.holds[name]
         there = {(one["memory_type"], one.get("session_id")) for one in self.holdfast.policies.list()}
         for key, rule in list(model.rules.items()):
             if rule.session_id is not None and (rule.kind, rule.session_id) not in there:
-                others = [thing for thing in model.things if thing.session == rule.session_id]
-                assert all(thing.state == "gone" for thing in others)
+                assert rule.session_id not in used
                 del model.rules[key]
 
     def back_up(self) -> None:
@@ -353,7 +361,7 @@ class World(Steps):
                 again.sweep(confirm=True)
                 held.sweep(self.now, Part())
                 self.model, self.holdfast = held, again
-                self.forget_rules_of_sessions(held)
+                self.forget_rules_and_holds(held)
                 self.check()
                 check_sound(again)
         finally:
