@@ -87,7 +87,7 @@ def _describe(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"Before bytes are looked for. {one['settles']}"
         yield ""
     if one["claims"] is None:
-        yield "It claims every obligation."
+        yield "It claims every obligation that it has methods for: all of them."
         yield ""
     else:
         quotes: dict[tuple[str, str], list[str]] = {}

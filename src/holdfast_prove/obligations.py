@@ -216,7 +216,7 @@ def proof(trial: Trial) -> None:
             raise BrokenError("the certificate is refused where only it and the public key are")
         accepted = [what for what, changed in _tamper(certificate) if _accepts(verifier, changed, key)]
         if accepted:
-            listed = ", ".join(accepted[:6]) + (", …" if len(accepted) > 6 else "")
+            listed = ", ".join(accepted[:12]) + (", …" if len(accepted) > 12 else "")
             raise BrokenError(f"a certificate is accepted though one of these was changed in it: {listed}")
         if _accepts(verifier, certificate, _other_key(key)):
             raise BrokenError("the certificate is accepted with another public key")

@@ -72,15 +72,24 @@ def _check_bytes(trial: Trial, gone: Sequence[Record], twins: Sequence[Record], 
         seen = {twin.mark: found.get(_core(twin.mark)) for twin in twins}
         if not all(seen.values()):
             raise BrokenError(f"the twin is found nowhere in the places{when}: to find nothing there proves nothing")
-        left = {place: form for record in gone for place, form in found.get(_core(record.mark), {}).items()}
+        left = [item for record in gone for item in found.get(_core(record.mark), {}).items()]
         if left:
-            listed = ", ".join(f"{place} ({form})" for place, form in sorted(left.items())[:6])
-            raise BrokenError(f"it is left in {len(left)} places{when}: {listed}")
+            raise BrokenError(f"it is left{when} in {_list_places(left)}")
         if not trial.has("reopen"):
             break
         trial.store.reopen()
         places = list(trial.store.places())
     _note_other_places(trial, gone, verb)
+
+
+def _list_places(left: Iterable[tuple[str, str]]) -> str:
+    """Each file, table or key that has something, with where in it that is."""
+    places: dict[str, dict[str, None]] = {}
+    for name, form in left:
+        place, _, inner = name.partition(" (")
+        places.setdefault(place, {})[inner.removesuffix(")") or form] = None
+    listed = [f"{place} ({', '.join(list(how)[:4])})" for place, how in sorted(places.items())]
+    return ", ".join(listed[:6]) + (f", and {len(listed) - 6} more" if len(listed) > 6 else "")
 
 
 def _core(mark: str) -> str:

@@ -29,7 +29,9 @@ _SUBJECT: Final = (
 
 
 class InspeximusMemory:
-    """A correction is a write under the same key; erasing a user is ``forget_subject`` with the exact source."""
+    """A correction is a write under the same key; erasing a user is ``forget_subject`` with the exact source. What
+    other processes wrote is read by ``refresh``, which its documentation says is safe to call before every read.
+    """
 
     version = version("inspeximus")
     processes = True
@@ -62,11 +64,13 @@ class InspeximusMemory:
 
     def search(self, user_id: str, query: str) -> list[str]:
         """Recall the user's records."""
+        self._store.refresh()
         return [one["text"] for one in self._store.recall(query, k=20, user_id=user_id)]
 
     def get(self, user_id: str, record_id: str) -> str | None:
         """The current value of the record's key."""
         del user_id
+        self._store.refresh()
         found = self._store.current(record_id.partition(" ")[0])
         return None if not found else str(found["text"])
 

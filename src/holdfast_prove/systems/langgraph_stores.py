@@ -90,10 +90,12 @@ class LangGraphInMemory:
 
 
 class LangGraphOnSqlite(LangGraphInMemory):
-    """The store in a file of SQLite; without vectors, where Python's sqlite3 loads no extensions."""
+    """The store in a file of SQLite; without vectors, where Python's sqlite3 loads no extensions. It has no option
+    to hide what has expired, so that it does not claim it.
+    """
 
     version = version("langgraph-checkpoint-sqlite")
-    claims: ClassVar[Claims] = {**_CLAIMS, "restart": _GONE, "expiry": _EXPIRED}
+    claims: ClassVar[Claims] = {**_CLAIMS, "restart": _GONE}
     processes = True
 
     def _open(self) -> Any:
@@ -125,6 +127,7 @@ class LangGraphOnPostgres(LangGraphOnSqlite):
     """The store in PostgreSQL, with pgvector. The server's files are the operator's."""
 
     version = version("langgraph-checkpoint-postgres")
+    claims: ClassVar[Claims] = {**_CLAIMS, "restart": _GONE, "expiry": _EXPIRED}
 
     def _open(self) -> Any:
         from langgraph.store.postgres import PostgresStore  # noqa: PLC0415 - not needed for the others
