@@ -40,7 +40,7 @@ def run(name: str, server: str) -> dict[str, Any]:
             "failed": (done.stderr.strip().splitlines() or ["it printed nothing"])[-1],
             "took": took,
         }
-    return {**json.loads(done.stdout), "took": took}
+    return {**json.loads(done.stdout), "took": took, "cores": os.cpu_count()}
 
 
 def describe_obligations() -> Iterator[str]:
@@ -63,7 +63,7 @@ def describe_results(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"| seconds | {' | '.join(str(one['took']) for one in ran)} |"
     yield ""
     yield "✓ holds · **✗** fails · – not claimed (+ it is so all the same, − it is not)."
-    yield f"`make prove` on {os.cpu_count()} busy cores, Python {ran[0]['python']}."
+    yield f"`make prove` on {ran[0]['cores']} busy cores, Python {ran[0]['python']}."
     for one in found.values():
         yield ""
         yield f"### {one['system']}"
@@ -99,15 +99,14 @@ def _describe(one: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- `{result['obligation']}`: {result['outcome']}; {result['detail']}." for result in seen)
 
 
-def write(found: Mapping[str, Any]) -> None:
-    """Put the tables into the page."""
-    text = PAGE.read_text(encoding="utf-8")
+def fill(text: str, found: Mapping[str, Any]) -> str:
+    """The page with the tables in it."""
     parts = {"obligations": describe_obligations(), "results": describe_results(found)}
     for name, lines in parts.items():
         before, _, rest = text.partition(f"<!-- {name} -->")
         after = rest.partition("<!-- end -->")[2]
         text = f"{before}<!-- {name} -->\n" + "\n".join(lines).strip() + f"\n<!-- end -->{after}"
-    PAGE.write_text(text, encoding="utf-8")
+    return text
 
 
 def main() -> None:
@@ -122,7 +121,7 @@ def main() -> None:
             )
     found = {name: found[name] for name in SYSTEMS if name in found}
     KEPT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    write(found)
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -108,5 +108,8 @@ def load(name: str) -> type[Any]:
         raise LookupError(f"{name!r} is no system that is known here ({known}), and not of the form module:Class")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    found: type[Any] = getattr(import_module(module), attribute)
+    try:
+        found: type[Any] = getattr(import_module(module), attribute)
+    except ImportError as problem:
+        raise LookupError(f"{name} cannot be loaded: {problem}. Install what it needs beside this Python") from None
     return found

@@ -340,7 +340,7 @@ def _try(trial: Trial, name: str, one: Obligation) -> Result:
     claimed = claims is None or name in claims
     trial.notes.clear()
     if missing:
-        return Result(name, NOT_CLAIMED, f"there is no {' and no '.join(missing)}", 0.0)
+        return Result(name, NOT_CLAIMED, f"the adapter has no {' and no '.join(missing)}", 0.0)
     try:
         one.check(trial)
     except NotImplementedError as missing_part:

@@ -19,7 +19,12 @@ from holdfast import Holdfast
 from holdfast.lifecycle.policies import read_policies
 from holdfast.lifecycle.schedule.schedule import JOBS
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "forgetting.md",
+    *sorted((ROOT / "docs" / "howto").glob("*.md")),
+]
 #: These have tests of their own that run them: on servers, or with a policy file.
 LANGUAGES = {"console", "python", "json", "toml", "yaml", "ini", "sql", "nginx", "text"}
 MOVED = "postgresql://holdfast@db.example.com:5432/holdfast"

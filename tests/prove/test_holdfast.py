@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench import forgetting
 from bench.servers import valkey
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from databases import postgres_server
 from docs.pages import ROOT, read_blocks
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
-from holdfast_prove import OBLIGATIONS, prove, scan
+from holdfast_prove import OBLIGATIONS, SYSTEMS, prove, scan
 from holdfast_prove.obligations import HOLDS, NOT_CLAIMED
 from holdfast_prove.systems.holdfast_stores import HoldfastOnSqlite
 from holdfast_prove.trial import new_mark
@@ -83,6 +84,20 @@ def test_the_adapter_of_the_page_runs_as_it_is_printed(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=_paths())
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "5 hold, 0 fail, 9 are not claimed."
+
+
+def test_the_page_says_what_is_tried_and_what_was_found() -> None:
+    text = forgetting.PAGE.read_text(encoding="utf-8")
+    found = json.loads(forgetting.KEPT.read_text(encoding="utf-8"))
+    assert forgetting.fill(text, found) == text, "renew it with: make prove"
+    assert set(found) == set(SYSTEMS)
+    ours = [one for name, one in found.items() if name.startswith("holdfast")]
+    assert {result["outcome"] for one in ours for result in one["results"]} == {HOLDS}
+    for one in found.values():
+        assert {result["obligation"] for result in one["results"] if result["outcome"] != NOT_CLAIMED} <= {
+            *(one["claims"] or OBLIGATIONS)
+        }, f"{one['system']} is held to what it does not claim"
+        assert one["took"] < 300
 
 
 def test_a_system_that_fails_ends_with_its_own_exit_code(tmp_path: Path) -> None:
