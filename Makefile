@@ -111,6 +111,7 @@ dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an emp
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference, and the figures of ARCHITECTURE.md
 	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m bench.reference $$page > docs/reference/$$page.md; done
+	@$(BIN)/python -m bench.dashboard > docs/dashboard.json
 	@$(BIN)/python -m bench.client_verbs > src/holdfast/client.json.new && mv src/holdfast/client.json.new src/holdfast/client.json
 	@$(BIN)/python -m bench.house --write > /dev/null
 

@@ -29,6 +29,7 @@ from holdfast.edges.operations.errors import STATUSES
 from holdfast.edges.operations.operation import Operation
 from holdfast.edges.rest.errors import FRAMEWORK_CODES
 from holdfast.edges.rest.routes import PREFIX
+from holdfast.lifecycle.metrics import METRICS
 from holdfast.settings import SETTINGS, Settings
 
 _ABOUT_MCP: Final = """\
@@ -201,7 +202,8 @@ tenant is refused, since the chain is kept when the user is erased."""
 _SERVICE_METRICS: Final = """\
 `holdfast serve` tells these of itself at `/metrics`, beside those above and those that Prometheus' client has of every
 process (`process_resident_memory_bytes` and the like). Each process tells its own: let Prometheus ask all of them.
-Rules for alerts are in [alerts.yml](../alerts.yml)."""
+Rules for alerts are in [alerts.yml](../alerts.yml), a dashboard for Grafana in [dashboard.json](../dashboard.json);
+[how to watch a service](../howto/watch.md)."""
 
 
 def render() -> str:
@@ -279,6 +281,12 @@ def render_audit() -> str:
     actors = [(f"`{actor}`", _escaped(meaning)) for actor, meaning in ACTORS.items()]
     parts = ["# Audit", _MADE, _AUDIT, "## Actions", _table(("Action", "Meaning"), rows)]
     return "\n\n".join([*parts, "## Actors", _table(("Actor", "Meaning"), actors), _ACTORS]) + "\n"
+
+
+def list_metrics() -> list[tuple[str, str, Sequence[str], str]]:
+    """Every metric there is: name, type, labels, meaning."""
+    stored = [(one.name, str(one.type), one.labels, one.meaning) for one in METRICS.values()]
+    return [*stored, *_service_metrics()]
 
 
 def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:

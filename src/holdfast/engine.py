@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
 from holdfast.lifecycle.figures.overview import Overview
-from holdfast.lifecycle.metrics import Collector, exposition
+from holdfast.lifecycle.metrics import Collector, Sample, exposition, measure_process
 from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
@@ -291,7 +291,11 @@ class Holdfast(TenantServices):
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
-        return Collector(self.services.tenant(self.tenant), self.trust, self.schedule, self.latencies.summary)
+        tenant, hours = self.services.tenant(self.tenant), self.settings.erasure_hours
+        return Collector(tenant, self.trust, self.schedule, self.latencies.summary, self._measure, hours)
+
+    def _measure(self) -> Iterator[Sample]:
+        return measure_process(self.recall.measure(), self.database.count_connections(), self.replies.counts)
 
     def close(self) -> None:
         """Close the store. What is called afterwards raises ``ClosedError``."""

@@ -1,13 +1,16 @@
-"""The alert rules are true: every metric, label and command that they name exists."""
+"""The alert rules and the dashboard are true: every metric, label and command that they name exists."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from bench.dashboard import render as render_dashboard
+from bench.reference import list_metrics
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
@@ -39,6 +42,50 @@ def test_every_metric_of_the_rules_is_exposed(exposed: set[str]) -> None:
     named = {name for rule in RULES for name in NAMES.findall(re.sub(r"\bby \([^)]*\)", "", rule["expr"]))}
     assert len(named) >= 10
     assert named <= exposed
+
+
+DASHBOARD: Any = json.loads((ROOT / "docs" / "dashboard.json").read_text(encoding="utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+#: What Prometheus itself adds to every sample, and what a histogram has.
+ADDED = {"instance", "job", "le"}
+
+
+def labels_of(metric: str) -> set[str]:
+    known = {name: set(labels) for name, _, labels, _ in list_metrics()} | {"process_resident_memory_bytes": set()}
+    return known[re.sub("_(total|bucket|sum|count)$", "", metric) if metric not in known else metric]
+
+
+def selectors(query: str) -> list[tuple[str, set[str]]]:
+    """Each metric of a query with the labels that it is selected by."""
+    found = re.findall(r"\b((?:holdfast|memory|process)_\w+)(?:\{([^}]*)\})?", re.sub(r"\bby \([^)]*\)", "", query))
+    return [(name, set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)", inside))) for name, inside in found]
+
+
+def test_every_metric_of_the_dashboard_is_exposed(exposed: set[str]) -> None:
+    named = {name for query in QUERIES for name, _ in selectors(query)}
+    assert len(named) >= 25
+    assert named <= exposed | {"process_resident_memory_bytes"}
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in RULES)])
+def test_every_label_of_a_query_is_one_of_its_metrics(query: str) -> None:
+    found = selectors(query)
+    assert found
+    for name, by in found:
+        assert by <= labels_of(name) | ADDED, name
+    grouped = {label for group in re.findall(r"\bby \(([^)]*)\)", query) for label in re.findall(r"\w+", group)}
+    assert grouped <= set().union(*(labels_of(name) for name, _ in found)) | ADDED
+    assert [query.count(one) for one in "([{"] == [query.count(one) for one in ")]}"]
+
+
+def test_the_dashboard_is_what_the_list_says_and_its_panels_do_not_overlap() -> None:
+    assert (ROOT / "docs" / "dashboard.json").read_text(encoding="utf-8") == render_dashboard(), "make reference"
+    places = [tuple(panel["gridPos"].values()) for panel in DASHBOARD["panels"]]
+    cells = [(x + i, y + j) for x, y, w, h in places for i in range(w) for j in range(h)]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    assert all(panel["description"] for panel in PANELS if "process_" not in str(panel["targets"]))
 
 
 def test_every_rule_says_what_is_wrong_and_what_to_do() -> None:

@@ -77,6 +77,8 @@ class Replies:
 
     def __post_init__(self) -> None:
         self.renewals = Renewals(self.store.renew)
+        self.counts = {"done": 0, "replayed": 0}
+        """Requests of this process that were carried out, and answered as before."""
 
     def once(self, principal_id: str, key: str, fingerprint: bytes) -> Once:
         """A caller's request, by its idempotency key."""
@@ -116,7 +118,9 @@ class Once:
     def find(self) -> Reply | None:
         """The reply that the request had before."""
         found = self.replies.store.find(self.claim.row, old=self.claim.old)
-        return None if found is None else self._read(found)
+        reply = None if found is None else self._read(found)
+        self.replies.counts["replayed"] += reply is not None
+        return reply
 
     def carry_out(self, work: Callable[[], Reply], failed: Callable[[], Reply]) -> tuple[Reply, bool]:
         """Do the work, whose writes and reply are one transaction; the reply, and whether it is one of before.
@@ -215,6 +219,7 @@ class Once:
         self.request.abandon()
 
     def _seal(self, reply: Reply) -> bytes:
+        self.replies.counts["done"] += 1
         is_large = len(reply.body) > MAX_REPLY_BYTES
         said = {"status": reply.status, "headers": dict(reply.headers), "large": is_large}
         said["erasures"] = self.replies.erasures()

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import accumulate, chain
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.core.records import Cause, State
-from holdfast.core.values import DAY, moment
+from holdfast.core.values import DAY, SECOND, moment
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.stores import Tenant
+from holdfast.recall.service import IndexMemory
 from holdfast.results.lifecycle import LatencyResult
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)
+#: How long erasures take: a minute, ten, an hour, six, a day, three, a week, a month, in seconds.
+ERASURE_BUCKETS: Final = (60, 600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_592_000)
+
+
+ERASURE_STAGES: Final = ("hidden", "gone", "certified")
 
 
 class Metric(NamedTuple):
@@ -56,19 +62,24 @@ class Collector:
     trust: ClockTrust
     schedule: Schedule
     latencies: Callable[[], list[LatencyResult]]
+    process: Callable[[], Iterable[Sample]]
+    """What is measured of this process."""
+    objective: float
+    """Within how many hours an erasure is to be done and certified."""
 
     def __post_init__(self) -> None:
         self._families = _prometheus().core
-        self._ages: tuple[float, Any] = (float("-inf"), None)
+        self._histograms: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     def collect(self) -> Iterable[Any]:
         """Every metric as it is now."""
         found: dict[str, defaultdict[tuple[str, ...], float]] = {name: defaultdict(float) for name in METRICS}
-        for name, labels, value in chain(self._moves(), self._state(), self._jobs()):
+        for name, labels, value in chain(self._moves(), self._state(), self._jobs(), self._erasures(), self.process()):
             found[name][labels] += value
+        histograms = self._read_histograms()
         for name, metric in METRICS.items():
             if metric.type == "histogram":
-                yield self._age(metric)
+                yield histograms[name]
                 continue
             make = self._families.CounterMetricFamily if metric.type == "counter" else self._families.GaugeMetricFamily
             family = make(metric.name, metric.meaning, labels=metric.labels)
@@ -119,18 +130,59 @@ class Collector:
         for row in self.latencies():
             yield "holdfast_operation_p95_ms", (row["operation"], row["memory_type"]), row["p95_ms"]
 
-    def _age(self, metric: Metric) -> Any:
-        read, histogram = self._ages
+    def _erasures(self) -> Iterator[Sample]:
+        """How erasures do against the objective."""
+        now, objective = self.tenant.now(), self.objective * 3_600
+        record = self.tenant.figures.judge_erasures(int(objective * SECOND), now=now)
+        yield "holdfast_erasures", ("in_time",), record.in_time
+        yield "holdfast_erasures", ("late",), record.late
+        yield "holdfast_erasure_pending_seconds", (), 0 if record.oldest is None else (now - record.oldest) / SECOND
+        yield "holdfast_erasure_objective_seconds", (), objective
+
+    def _read_histograms(self) -> dict[str, Any]:
+        """Ages and times of erasures, counted anew if that was a while ago."""
+        read, histograms = self._histograms
         if time.monotonic() - read > _AGES_EVERY_SECONDS:
-            now = self.tenant.now()
-            histogram = self._families.HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-            bounds = [now - days * DAY - 1 for days in AGE_BUCKETS]
-            for kind, (counts, total) in self.tenant.dues.ages(bounds).items():
-                upto = list(accumulate(counts))
-                buckets = list(zip((*map(str, AGE_BUCKETS), "+Inf"), upto, strict=True))
-                histogram.add_metric([kind], buckets, sum_value=(upto[-1] * now - total) / DAY)
-            self._ages = (time.monotonic(), histogram)
-        return histogram
+            make = self._families.HistogramMetricFamily
+            kinds = [one for one in METRICS.values() if one.type == "histogram"]
+            histograms = {one.name: make(one.name, one.meaning, labels=one.labels) for one in kinds}
+            self._fill_ages(histograms["memory_age_days"])
+            self._fill_erasures(histograms["holdfast_erasure_seconds"])
+            self._histograms = (time.monotonic(), histograms)
+        return histograms
+
+    def _fill_ages(self, family: Any) -> None:
+        now = self.tenant.now()
+        bounds = [now - days * DAY - 1 for days in AGE_BUCKETS]
+        for kind, (counts, total) in self.tenant.dues.ages(bounds).items():
+            _fill(family, kind, AGE_BUCKETS, counts, (sum(counts) * now - total) / DAY)
+
+    def _fill_erasures(self, family: Any) -> None:
+        found = self.tenant.figures.count_erasures([seconds * SECOND for seconds in ERASURE_BUCKETS])
+        for stage in ERASURE_STAGES:
+            own = {one.bound: one for one in found if one.stage == stage}
+            counts = [own[n].erasures if n in own else 0 for n in range(len(ERASURE_BUCKETS) + 1)]
+            _fill(family, stage, ERASURE_BUCKETS, counts, sum(one.total for one in own.values()) / SECOND)
+
+
+def _fill(family: Any, label: str, bounds: Sequence[int], counts: Sequence[int], total: float) -> None:
+    """Add to a histogram how many values are up to each bound, given how many there are between them."""
+    buckets = list(zip((*map(str, bounds), "+Inf"), accumulate(counts), strict=True))
+    family.add_metric([label], buckets, sum_value=total)
+
+
+def measure_process(index: IndexMemory, pool: Mapping[str, int], replies: Mapping[str, int]) -> Iterator[Sample]:
+    """What a process holds of a store: its indexes, its connections, and requests that it has done once."""
+    names = ("holdfast_index_bytes", "holdfast_index_limit_bytes", "holdfast_index_scopes", "holdfast_index_evictions")
+    for name, value in zip(names, index, strict=True):
+        yield name, (), value
+    for state, count in pool.items():
+        if state in ("waiting", "refused"):
+            yield f"holdfast_pool_{state}", (), count
+        else:
+            yield "holdfast_pool_connections", (state,), count
+    for result, count in replies.items():
+        yield "holdfast_replies", (result,), count
 
 
 def exposition(collector: Collector) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.decisions import Hold
@@ -108,6 +108,27 @@ class ErasureTime(NamedTuple):
     certified_at: int | None
 
 
+class ErasureCount(NamedTuple):
+    """How many erasures took longer than all bounds before one, and at most as long as that, for a stage."""
+
+    stage: str
+    bound: int
+    """The number of the bound, from 0; one more than the last, if it took longer than all of them."""
+    erasures: int
+    total: int
+    """How long they took together."""
+
+
+class ErasureRecord(NamedTuple):
+    """How erasures did against an objective."""
+
+    in_time: int
+    late: int
+    """Those that are pending after that time, too."""
+    oldest: int | None
+    """When the oldest was asked for that is not certified."""
+
+
 #: The action under which an erasure keeps the count of what was added.
 ADDED: Final = "added"
 #: For each kind that is kept, the place that a list has come to in it.
@@ -173,6 +194,12 @@ class DayStore(Protocol):
 
     def erasures(self, tenant: str, *, since: int) -> list[ErasureTime]:
         """The erasures that were asked for since a moment, or are not certified yet."""
+
+    def count_erasures(self, bounds: Sequence[int]) -> list[ErasureCount]:
+        """Of all tenants: how many erasures took how long, by eight bounds."""
+
+    def judge_erasures(self, objective: int, *, now: int) -> ErasureRecord:
+        """Of all tenants: how many erasures were certified in time."""
 
 
 class FigureStore(Browser, TenantFigures, DayStore, Protocol):

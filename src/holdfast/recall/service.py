@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,15 @@ _T = TypeVar("_T")
 
 #: The last part: whether the versions that have ended are in the index, too.
 _Key = tuple[str, str | None, str | None, MemoryType, bool]
+
+
+class IndexMemory(NamedTuple):
+    """What the indexes of a process take, and may take; how many there are, and how many made way for others."""
+
+    used: int
+    limit: int
+    scopes: int
+    evictions: int
 
 
 @dataclass
@@ -78,7 +87,7 @@ class Recall:
         self._held: OrderedDict[_Key, _HeldIndex] = OrderedDict()
         self._lock = threading.Lock()
         self._bytes: dict[_Key, int] = {}
-        self._total = 0
+        self._total = self._evictions = 0
         self._paused_until = 0.0
         self._reembed_after = 0.0
 
@@ -279,7 +288,13 @@ class Recall:
                 self._bytes[key] = size
             while self._total > self._max_bytes:
                 old, _ = self._held.popitem(last=False)
+                self._evictions += 1
                 self._total -= self._bytes.pop(old, 0)
+
+    def measure(self) -> IndexMemory:
+        """What the indexes of this process take."""
+        with self._lock:
+            return IndexMemory(self._total, self._max_bytes, len(self._held), self._evictions)
 
     def _follow_feed(self, held: _HeldIndex, scope: Scope, kind: Kind, current: Cursor | None = None) -> None:
         if current is None or held.cursor != current:

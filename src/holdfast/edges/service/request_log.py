@@ -38,13 +38,15 @@ class Traffic:
         self.store_up = Gauge("holdfast_store_up", "1 if the store's metrics could be read.", registry=self.registry)
         info = Gauge("holdfast_info", "1, with the version as a label.", ["version"], registry=self.registry)
         info.labels(__version__).set(1)
+        about = "Callers whose rate is counted: keys, and addresses without one."
+        self.rate_callers = Gauge("holdfast_rate_callers", about, registry=self.registry)
         own = {
             name: family(f"holdfast_http_{name}", about, labels, registry=self.registry, **_OPTIONS.get(family, {}))
             for name, (family, labels, about) in _METRICS.items()
         }
         self._requests, self._seconds, self._in_flight = own.values()
         self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
-        self.metrics = [*own.values(), self.store_up, info]
+        self.metrics = [*own.values(), self.store_up, info, self.rate_callers]
         """The metrics themselves, for those who describe them."""
         prometheus_client.ProcessCollector(registry=self.registry)
 

@@ -97,7 +97,9 @@ def build_service(
     if not keys_required:
         app = LocalOnly(app)
     elif limits.rate_per_second:
-        app = RateLimit(app, Buckets(limits.rate_per_second), free=(HEALTH, READY))
+        buckets = Buckets(limits.rate_per_second)
+        traffic.rate_callers.set_function(lambda: len(buckets))
+        app = RateLimit(app, buckets, free=(HEALTH, READY))
     return Service(api, RequestLog(ProblemPages(app), traffic), limit)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
@@ -435,6 +435,13 @@ class PostgresDatabase:
     def usable(self) -> bool:
         """Whether it is open, in the process that opened it."""
         return self._state.is_usable
+
+    def count_connections(self) -> Mapping[str, int]:
+        """See ``Database``."""
+        stats = self._pool.get_stats()
+        size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        waits = {"waiting": stats.get("requests_waiting", 0), "refused": stats.get("requests_errors", 0)}
+        return {"in_use": size - idle, "idle": idle, "limit": stats["pool_max"], **waits}
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""

@@ -420,6 +420,11 @@ class Database(Transactions, Protocol):
     on_commit: Callable[[], None]
     """Called after each commit of a transaction that writes, outside of it; it never raises."""
 
+    def count_connections(self) -> Mapping[str, int]:
+        """Connections of this process that are ``in_use`` and ``idle``, how many there may be (``limit``), how many
+        calls wait for one (``waiting``) and have waited in vain (``refused``); nothing where nobody has to wait.
+        """
+
     def part(self, tx: Any, /) -> AbstractContextManager[None]:
         """A part of a transaction that writes: undone by itself if the block raises, with errors as ``write`` has them.
         It is committed with the rest.

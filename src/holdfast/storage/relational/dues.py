@@ -22,6 +22,8 @@ from holdfast.ports.figures import (
     BinEnds,
     DayCount,
     DueCount,
+    ErasureCount,
+    ErasureRecord,
     ErasureTime,
     FacetCount,
     Holding,
@@ -323,6 +325,12 @@ class SqlFigures(SqlStore):
 
     def erasures(self, tenant: str, *, since: int) -> list[ErasureTime]:
         return self._database.ask(ErasureTime, "figures.erasures", (tenant, since))
+
+    def count_erasures(self, bounds: Sequence[int]) -> list[ErasureCount]:
+        return self._database.ask(ErasureCount, "figures.erasure_times", tuple(bounds))
+
+    def judge_erasures(self, objective: int, *, now: int) -> ErasureRecord:
+        return self._database.ask(ErasureRecord, "figures.erasures_late", (objective, now))[0]
 
 
 def _ends(tx: Transaction, subject: Subject) -> dict[MemoryType, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
@@ -192,6 +192,10 @@ class SqliteDatabase:
         del patience
         with self._reader() as connection:
             return SqliteTransaction(connection).all(row, statement, bindings)
+
+    def count_connections(self) -> Mapping[str, int]:
+        """See ``Database``: each thread has a connection of its own as soon as it needs one."""
+        return {}
 
     def close(self) -> None:
         """Close every connection; what is called afterwards raises ``ClosedError``."""

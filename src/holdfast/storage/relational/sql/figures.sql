@@ -104,6 +104,24 @@ DELETE FROM daily_counts WHERE tenant = $1 AND day < $2
 SELECT requested_at, hidden_at, gone_at, certified_at FROM erasure_times
 WHERE tenant = $1 AND (requested_at >= $2 OR certified_at IS NULL) ORDER BY requested_at
 
+-- Of all tenants: how many erasures took at most so long for each stage, by bounds in microseconds, and how long in all.
+-- name: erasure_times
+SELECT stage, bound, count(*) AS erasures, CAST(sum(took) AS bigint) AS total FROM (
+  SELECT stage, took, CASE WHEN took <= $1 THEN 0 WHEN took <= $2 THEN 1 WHEN took <= $3 THEN 2 WHEN took <= $4 THEN 3
+    WHEN took <= $5 THEN 4 WHEN took <= $6 THEN 5 WHEN took <= $7 THEN 6 WHEN took <= $8 THEN 7 ELSE 8 END AS bound
+  FROM (
+    SELECT 'hidden' AS stage, hidden_at - requested_at AS took FROM erasure_times WHERE hidden_at IS NOT NULL
+    UNION ALL SELECT 'gone', gone_at - requested_at FROM erasure_times WHERE gone_at IS NOT NULL
+    UNION ALL SELECT 'certified', certified_at - requested_at FROM erasure_times WHERE certified_at IS NOT NULL
+  ) AS stages
+) AS counted GROUP BY stage, bound
+
+-- name: erasures_late
+SELECT count(*) FILTER (WHERE certified_at - requested_at <= $1) AS in_time,
+  count(*) FILTER (WHERE coalesce(certified_at, $2) - requested_at > $1) AS late,
+  min(requested_at) FILTER (WHERE certified_at IS NULL) AS oldest
+FROM erasure_times
+
 -- What is live and may be on hold, of a tenant's subjects with these numbers, as far as one cares to read.
 -- name: held_rows
 SELECT agent_id, session_id, CASE WHEN $5 = 1 THEN metadata ELSE '{}' END AS metadata
