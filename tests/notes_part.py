@@ -114,6 +114,10 @@ class Notes:
         sizes = dict(self._all("SELECT session_id, sum(length(text)) FROM notes GROUP BY session_id"))
         return {name: sizes[name] for name in session_ids if name in sizes}
 
+    def rows(self, session_ids: Sequence[str]) -> Mapping[str, int]:
+        rows = dict(self._all("SELECT session_id, count(*) FROM notes GROUP BY session_id"))
+        return {name: rows[name] for name in session_ids if name in rows}
+
     def problems(self) -> list[str]:
         unowned = 0 if self._unowned_as else self._all("SELECT count(*) FROM notes WHERE user_id IS NULL")[0][0]
         return [f"{unowned} notes have no owner"] if unowned else []

@@ -19,11 +19,11 @@ from holdfast.lifecycle.audit import Audit
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.figures.memories import Memories
 from holdfast.lifecycle.holds import Holds
-from holdfast.lifecycle.part_registry import PartRegistry
 from holdfast.lifecycle.policies import Policies, Quotas
 from holdfast.lifecycle.recycle_bin import Recycle
 from holdfast.lifecycle.registry import Roster
 from holdfast.lifecycle.schedule.schedule import Schedule
+from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sessions import Sessions
 from holdfast.manager import Memory
 from holdfast.memory.additions import Facts
@@ -223,12 +223,13 @@ class AsyncMemories(_Wrapper[Memories]):
     facets = _verb(Memories.facets)
 
 
-class AsyncParts(_Wrapper[PartRegistry]):
+class AsyncParts(_Wrapper[SessionParts]):
     """``holdfast.parts`` for async callers."""
 
-    add = _verb(PartRegistry.add)
-    list = _verb(PartRegistry.list)
-    remove = _verb(PartRegistry.remove)
+    add = _verb(SessionParts.add)
+    list = _verb(SessionParts.list)
+    contents = _verb(SessionParts.contents)
+    remove = _verb(SessionParts.remove)
 
 
 class AsyncPolicies(_Wrapper[Policies]):

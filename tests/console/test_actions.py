@@ -5,11 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+import notes_part
 from api.world import AGENT, USER
 from clocks import wait_until
 from console.browser import Browser, Seen, Site
+from holdfast.core.errors import StoreAwayError
+from holdfast.core.values import moment
 from holdfast.edges.console.jobs import hash_token
 
 
@@ -265,3 +271,21 @@ def test_a_hold_says_how_much_it_covers_before_it_is_put_and_in_the_list(own_sit
         assert f"memories that it covers now {count} " in shown.text
     browser.do("add_hold", agent_id="scout", reason="Case 7")
     assert re.search(r"held agent scout 3 memories 0 sessions Case 7", browser.get("/console/holds").text)
+
+
+def test_the_sessions_page_shows_what_belongs_to_sessions_elsewhere_and_what_is_away(
+    own_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, browser, file = own_site.world.engine, own_site.browser("read"), tmp_path / "notes.db"
+    engine.parts.add(notes_part.KIND, f"sqlite:///{file}")
+    now = moment(own_site.holdfast.services.clock())
+    notes_part.Notes(file).write("trip", USER, AGENT, now, "Take the early train.")
+    shown = browser.get("/console/sessions", user_id=USER)
+    assert re.search(rf"trip in notes {AGENT} active .* 1 21 bytes .* to the recycle bin", shown.text)
+    assert "Threads" not in browser.get("/console/sessions", user_id="bob").text
+
+    def fail(_effect: str) -> None:
+        raise StoreAwayError("the notes do not answer; try again")
+
+    monkeypatch.setattr(notes_part, "effects", [fail])
+    assert "cannot be used now: the notes do not answer; try again." in browser.get("/console/sessions", user_id=USER).text

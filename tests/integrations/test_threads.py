@@ -18,6 +18,7 @@ from langgraph.types import Command
 from clocks import FakeClock
 from holdfast import ConflictError, Holdfast
 from holdfast.core.errors import InvalidInputError, NotAStoreError, StoreUnavailableError
+from holdfast.core.values import iso, moment
 from holdfast.health.store import _check_parts
 from holdfast.integrations.langgraph.governed import Governed
 from holdfast.integrations.langgraph.threads import Threads
@@ -86,6 +87,29 @@ def test_a_thread_that_was_idle_for_30_days_goes_to_the_bin_for_15_days_and_then
     assert world.govern().status()["in_bin"] == 0
     world.place.saver.delete_thread("busy")
     assert world.holdfast.export_user("ann")["conversations"] == []
+
+
+def test_what_is_kept_of_a_users_threads_is_told_with_their_state_and_what_is_due(world: World) -> None:
+    world.govern()
+    world.say("idle")
+    world.say("others", user_id="bob")
+    world.clock.advance(days=31)
+    world.holdfast.sweep()
+    world.say("busy")
+    busy, idle = world.holdfast.parts.contents("ann")
+    assert (busy["session_id"], busy["state"], busy["agent_id"], busy["part"]) == (
+        "busy",
+        "active",
+        "helper",
+        "langgraph",
+    )
+    checkpoints = len(list(world.place.saver.list(config_of("busy"))))
+    assert (busy["rows"], busy["active_at"]) == (checkpoints, iso(moment(world.clock())))
+    assert (busy["bytes"] or 0) > 500
+    assert busy["due_at"] == iso(moment(world.clock() + timedelta(days=30)))
+    assert (idle["session_id"], idle["state"], idle["rows"]) == ("idle", "recycled", None)
+    assert idle["due_at"] == iso(moment(world.clock() + timedelta(days=15)))
+    assert world.holdfast.parts.contents("nobody") == []
 
 
 def test_history_and_checkpoints_of_a_session_go_and_come_back_together(world: World) -> None:

@@ -17,11 +17,12 @@ from holdfast.core.audit import Action
 from holdfast.core.decisions import NO_LIFE, Held, Life
 from holdfast.core.errors import InvalidScopeError, StorageError
 from holdfast.core.records import BIN, HISTORY, Cause, Move, Outcome, Scope, State, Subject
-from holdfast.core.values import DAY, FOREVER, SECOND
+from holdfast.core.values import DAY, FOREVER, SECOND, iso
 from holdfast.lifecycle.part_registry import PartRegistry, name_part
 from holdfast.ports.conversations import PartActivity, Session
 from holdfast.ports.session_parts import PartMove, PartSession, SessionPart
 from holdfast.ports.subjects import MARK_DAYS, ErasureMark
+from holdfast.results.memory import PartContentResult
 
 _log = logging.getLogger("holdfast.parts")
 #: Parts move sessions in transactions of about this duration, and of so many at first and at most.
@@ -52,6 +53,30 @@ class SessionParts(PartRegistry):
             )
 
         self.ask(note)
+
+    def contents(self, user_id: str) -> Sequence[PartContentResult]:
+        """What parts hold of a user's sessions, the last active first, and what is theirs in the recycle bin. Changes
+        nothing, but notes what belongs to sessions. ``StoreAwayError`` if a part does not answer.
+        """
+        subject, now = Subject.check(self.tenant.name, user_id), self.tenant.now()
+        self.refresh(user_id=user_id)
+        known = {(one.agent_id, one.session_id): one for one in self.tenant.history.sessions(subject, now=now)}
+
+        def read(part: SessionPart) -> list[PartContentResult]:
+            live = [one for some in part.sessions(user_id=user_id) for one in some]
+            ids = [one.session_id for one in live]
+            rows, sizes = (part.rows(ids), part.sizes(ids)) if ids else ({}, {})
+            listed = [
+                _describe(one, known.get((one.agent_id, one.session_id)), rows.get(name), sizes.get(name))
+                for name, one in zip(ids, live, strict=True)
+            ]
+            binned = {key: one for key, one in part.binned(now + 1).items() if one.user_id == user_id}
+            return listed + [_describe(one, self.tenant.history.get(subject, key)) for key, one in binned.items()]
+
+        found: list[PartContentResult] = [
+            {**one, "part": name} for name, some in self.ask(read).items() for one in some
+        ]
+        return sorted(found, key=lambda one: (one["state"] == State.ACTIVE, one["active_at"] or ""), reverse=True)
 
     def refresh_due(self, at: int, takes: Callable[[str, Life], bool]) -> None:
         """The same for a sweep at a moment: what is idle for longer than any conversation may be gets a session, if the
@@ -245,6 +270,23 @@ def _log_trouble(what: str) -> Iterator[None]:
 
 def _scope(session: Session) -> Scope:
     return Scope(session.subject.tenant, session.subject.user_id, session.agent_id, session.session_id)
+
+
+def _describe(
+    one: PartSession, session: Session | None, rows: int | None = None, size: int | None = None
+) -> PartContentResult:
+    """What a part holds for a session, as callers see it; without a count, it is in the recycle bin."""
+    leaves = None if session is None else session.hidden_from if rows is not None else session.purge_at
+    return {
+        "part": "",
+        "session_id": one.session_id,
+        "agent_id": one.agent_id,
+        "state": (State.RECYCLED if rows is None else State.ACTIVE).value,
+        "active_at": None if one.active_at is None else iso(one.active_at),
+        "due_at": None if leaves is None else iso(leaves),
+        "rows": rows,
+        "bytes": size,
+    }
 
 
 def _move(session: Session) -> PartMove:

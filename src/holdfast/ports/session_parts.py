@@ -86,6 +86,11 @@ class PartReader(Protocol):
     def sizes(self, session_ids: Sequence[str]) -> Mapping[str, int]:
         """How many bytes these take, without what is in the bin. A name that is not there may be left out."""
 
+    def rows(self, session_ids: Sequence[str]) -> Mapping[str, int]:
+        """How many things that a person would count (of LangGraph: checkpoints) these have, without what is in the bin.
+        A name that is not there may be left out.
+        """
+
     def problems(self) -> list[str]:
         """What ``holdfast doctor`` should say, a sentence each: what has no owner, tables that are wanting, …"""
 

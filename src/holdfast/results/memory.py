@@ -341,6 +341,23 @@ class MessageResult(TypedDict):
     """The caller's own id of it, if one was given."""
 
 
+class PartContentResult(TypedDict):
+    """What belongs to a session and lies elsewhere, such as a thread of LangGraph."""
+
+    part: str
+    """What the place is called."""
+    session_id: str
+    agent_id: str
+    state: str
+    """``active``, or ``recycled``: in the recycle bin."""
+    active_at: str | None
+    due_at: str | None
+    """When it goes to the recycle bin by its rules, if nothing is written until then, or leaves it; ``None``: never."""
+    rows: int | None
+    """Checkpoints; ``None`` where it is in the recycle bin."""
+    bytes: int | None
+
+
 class SessionResult(TypedDict):
     """A conversation."""
 

@@ -15,7 +15,7 @@ from holdfast.edges.operations.models import AgentId, Id, Input, Paged, Scoped, 
 from holdfast.edges.operations.operation import MEMORY, READ, USER, WRITE, Group
 from holdfast.edges.operations.outputs import ListOf, PageOf
 from holdfast.engine import Holdfast
-from holdfast.results.memory import EpisodeResult, MessageResult, SessionResult
+from holdfast.results.memory import EpisodeResult, MessageResult, PartContentResult, SessionResult
 
 sessions = Group("sessions", "Conversations: their messages, as short-term memory has them and as they are kept.")
 episodes = Group("episodes", "Tasks that an agent went through, with their steps, messages and tool calls.")
@@ -81,6 +81,12 @@ class ListSessions(Paged):
 
     user_id: UserId
     agent_id: Id | None = Field(None, description="With which agent; with any, if not given.")
+
+
+class ListThreads(Paged):
+    """Whose threads to list."""
+
+    user_id: UserId
 
 
 class ListMessages(OneSession, Paged):
@@ -163,6 +169,16 @@ def list_sessions(holdfast: Holdfast, asked: ListSessions) -> PageOf[SessionResu
         return "\x1f".join((one["created_at"], one["agent_id"], one["session_id"] or ""))
 
     return asked.cut_page(holdfast.sessions.list(asked.user_id, asked.agent_id), key, descending=True)
+
+
+@sessions.add("GET /sessions/threads", READ, USER)
+def list_threads(holdfast: Holdfast, asked: ListThreads) -> PageOf[PartContentResult]:
+    """List what belongs to a user's sessions and lies elsewhere: threads of LangGraph where that is governed."""
+
+    def key(one: PartContentResult) -> str:
+        return "\x1f".join((str(int(one["state"] == "active")), one["active_at"] or "", one["part"], one["session_id"]))
+
+    return asked.cut_page([*holdfast.parts.contents(asked.user_id)], key, descending=True)
 
 
 @sessions.add("POST /sessions/{session_id}/messages", WRITE, MEMORY, status=201, errors=(409, 423))

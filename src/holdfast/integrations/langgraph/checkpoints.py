@@ -216,6 +216,10 @@ class CheckpointTables:
                 sizes[thread_id] += int(size or 0)
         return sizes
 
+    def rows(self, session_ids: Sequence[str]) -> dict[str, int]:
+        """How many checkpoints threads have."""
+        return {name: int(count) for name, count in self.database.all("checkpoints_of", threads=list(session_ids))}
+
     def counts(self) -> ThreadCounts:
         """What there is, as the last survey found it."""
         return ThreadCounts(*self.database.all("counts")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.core.errors import StorageError
 from holdfast.edges.console.formats import link
 from holdfast.edges.console.table import Effect, Fields, Section, Undo
 from holdfast.edges.console.visit import Visit
@@ -12,16 +13,20 @@ sessions = Section("Sessions")
 _PATH: Final = "/sessions"
 
 
-@sessions.page(_PATH, calls=["list_sessions"], may_call=["list_users"])
+@sessions.page(_PATH, calls=["list_sessions"], may_call=["list_users", "list_threads"])
 def show_sessions(visit: Visit) -> dict[str, Any]:
     """The sessions of a user; while none is named, the users to choose from."""
     asked = {"user_id": visit.user_id, **{name: visit.query.get(name) for name in ("agent_id", "cursor")}}
-    users = found = None
+    users = found = threads = away = None
     if asked["user_id"] is not None:
+        try:
+            threads = visit.call("list_threads", user_id=asked["user_id"], cursor=visit.query.get("threads"), limit=50)
+        except StorageError as problem:
+            away = str(problem)
         found = visit.call("list_sessions", **asked, limit=50)
     elif visit.may("list_users"):
         users = visit.call("list_users", cursor=asked["cursor"], limit=50)
-    return {"asked": asked, "found": found, "users": users}
+    return {"asked": asked, "found": found, "users": users, "threads": threads, "away": away}
 
 
 @sessions.page(f"{_PATH}/conversation", calls=["list_messages"], title="A conversation")

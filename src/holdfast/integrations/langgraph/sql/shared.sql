@@ -19,6 +19,9 @@ SELECT heads.thread_id, heads.head,
 FROM (SELECT thread_id, max(checkpoint_id) AS head FROM @checkpoints
       WHERE thread_id IN LIST(:threads) GROUP BY thread_id) AS heads
 
+-- name: checkpoints_of
+SELECT thread_id, count(*) FROM @checkpoints WHERE thread_id IN LIST(:threads) GROUP BY thread_id
+
 -- name: named
 SELECT DISTINCT thread_id FROM @checkpoints WHERE FIELD(metadata, :user_from) = :user_id
 
