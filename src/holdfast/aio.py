@@ -39,13 +39,14 @@ from holdfast.results.memory import RememberResult
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
+W_co = TypeVar("W_co", covariant=True)
 AsyncExtract = Callable[[list[dict[str, Any]]], Facts | Awaitable[Facts]]
 
 
-class _Wrapper(Generic[S]):
+class _Wrapper(Generic[W_co]):
     """Holds what does the work."""
 
-    def __init__(self, wrapped: S) -> None:
+    def __init__(self, wrapped: W_co) -> None:
         self.sync = wrapped
 
 

@@ -86,7 +86,7 @@ def test_restore_a_deleted_memory(opened: Window, world: World) -> None:
 
 def test_shorten_a_rule_and_see_what_it_makes_due(opened: Window) -> None:
     opened.click("Policies")
-    opened.click("Change", inside=opened.page.get_by_role("row").filter(has_text="long_term").first)
+    opened.click("Change", inside=opened.page.get_by_role("row").filter(has_text="long-term").first)
     fill(opened.page, "Archive after, in days", "100", enter=True)
     heading(opened.page, "What it does")
     due = (

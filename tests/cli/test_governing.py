@@ -347,3 +347,32 @@ def test_an_agent_goes_and_comes_with_what_is_its_own(shell: Shell) -> None:
     assert (code, error["code"]) == (1, "agent_removed")
     assert "with 1 persona memory" in shell.ok("agent", "restore", "travel_agent")
     assert shell.json("get", persona, *scope)["content"] == "Be brief"
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_sees_the_tenant_the_days_to_come_and_all_of_a_user_and_a_memory(
+    shell: Shell, episode: str, tmp_path: Path
+) -> None:
+    kept = shell.json("add", "Likes tea", "--user", "alice")["memory_id"]
+    shell.ok("delete", kept, "--user", "alice")
+    shell.ok("hold", "add", "--user", "alice", "--reason", "Case 4711")
+    assert shell.json("overview")["overdue"]["counts"]["archive"] == 1
+    assert "Overdue: 1 to archive" in shell.ok("overview")
+    days = shell.json("forecast", "--days", "300")["days"]
+    assert (len(days), days[-1]["held"] > 0) == (301, True)
+    assert shell.json("user", "show", "alice")["states"] == {"active": 1, "recycled": 1}
+    assert [one["memory_id"] for one in shell.json("user", "memories", "alice")] == [kept, episode]
+    assert [one["memory_id"] for one in shell.json("user", "memories", "alice", "--kind", "episodic")] == [episode]
+    assert "recycled, held" in shell.ok("user", "memories", "alice", "--state", "recycled")
+    steps = shell.json("life", kept, "--user", "alice")["steps"]
+    assert [one["action"] for one in steps] == ["added", "recycled", "hold.added"]
+    assert "recycled" in shell.ok("life", kept, "--user", "alice")
+    assert [one["item"] for one in shell.json("audit", "list", "--action", "recycled")] == [kept]
+    assert shell.json("audit", "list", "--by", "nobody") == []
+    file = tmp_path / "audit.ndjson"
+    assert shell.json("audit", "export", str(file), "--user", "alice")["entries"] == len(file.read_text().splitlines())
+    assert shell.json("hold", "list")[0]["covers"] == {"counts": {"memories": 1, "sessions": 0}, "is_whole": True}
+    assert "1 memories, 0 sessions" in shell.ok("hold", "list")
+    assert shell.json("schedule", "runs") == []

@@ -288,4 +288,6 @@ def test_the_sessions_page_shows_what_belongs_to_sessions_elsewhere_and_what_is_
         raise StoreAwayError("the notes do not answer; try again")
 
     monkeypatch.setattr(notes_part, "effects", [fail])
-    assert "cannot be used now: the notes do not answer; try again." in browser.get("/console/sessions", user_id=USER).text
+    assert (
+        "cannot be used now: the notes do not answer; try again." in browser.get("/console/sessions", user_id=USER).text
+    )

@@ -142,3 +142,22 @@ def test_a_place_in_the_list_of_one_user_shows_nothing_of_another(holdfast: Hold
         assert all(str(one["content"]).startswith("ben") for one in shown)
     shown, _ = holdfast.memories.page("ben", limit=100, after=(2**62,) * 5)
     assert len(shown) == 4
+
+
+def test_a_page_passes_over_a_bounded_number_and_says_where_to_go_on(
+    holdfast: Holdfast, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fill(holdfast, clock)
+    whole = [one["memory_id"] for one in browse(holdfast, agent_id="agent1")]
+    monkeypatch.setattr("holdfast.storage.relational.dues._PASSED_OVER", 3)
+    found: list[Any] = []
+    pages, after = 0, None
+    while True:
+        page, after = holdfast.memories.page("ann", after=after, limit=5, source="import:crm", agent_id="agent0")
+        found += page
+        pages += 1
+        if after is None:
+            break
+    assert pages > 2
+    assert sorted(one["memory_id"] for one in found) == sorted(made[0::4])
+    assert len(whole) == 12

@@ -143,7 +143,7 @@ class Browser(Protocol):
     ) -> tuple[list[RecordSummary], Places | None]:
         """Some of a user's records, those that were stored last first, with so many characters of their content (and
         metadata only with ``tags``), and where to go on from; ``None``, if these are the last. A page costs the same
-        wherever it is, and what it passes over.
+        wherever it is, and what it passes over, which is bounded: it may have fewer than ``limit`` and more may come.
         """
 
     def facets(self, subject: Subject, *, most: int) -> tuple[list[FacetCount], bool]:

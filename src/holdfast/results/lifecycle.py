@@ -72,7 +72,7 @@ class FacetResult(TypedDict):
     """In every state."""
     bytes: int
     is_whole: bool
-    """Whether all were counted; else the newest 20,000 of each kind."""
+    """Whether all were counted; else the newest 10,000 of each kind."""
     kinds: dict[str, int]
     states: dict[str, int]
     agents: dict[str, int]

@@ -47,6 +47,7 @@ MODULES: Final = {
     "memory.registry": "agent tool",
     "memory.users": "user quota",
     "governance.sweeps": "sweep",
+    "governance.figures": "overview forecast life",
     "governance.policies": "policy",
     "governance.domains": "domain",
     "governance.holds": "hold",

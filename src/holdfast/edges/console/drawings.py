@@ -148,7 +148,7 @@ def days(values: Sequence[int], first: str, last: str, words: str) -> Markup:
         _line(20, base, width - 90, base, "axis"),
         Markup('<polyline points="{}" class="trend"/>').format(drawn),
         Markup('<circle cx="{:.1f}" cy="{:.1f}" r="4" class="trend-end"/>').format(end_x, end_y),
-        _text(end_x + 10, end_y + 4, f"{values[-1]:,} that day" if values else "", "strong"),
+        _text(end_x + 10, end_y + 4, f"{values[-1]:,}" if values else "", "strong"),
         _text(20, 145, first, "soft"),
         _text(width - 90, 145, last, "soft", "end"),
     ]

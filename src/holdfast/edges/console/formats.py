@@ -117,6 +117,11 @@ def state(name: str, word: str | None = None) -> Markup:
     return Markup('<span class="state {}">{}</span>').format(style, word or said)
 
 
+def kind(name: str) -> str:
+    """A kind of memory, as people write it."""
+    return name.replace("_", "-")
+
+
 def text(value: Any, most: int = LINE_CHARS) -> Markup:
     """What someone wrote, kept apart from what is around it, and cut where it is long."""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=None, default=str)

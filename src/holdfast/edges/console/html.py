@@ -51,6 +51,7 @@ def _environment() -> Environment:
         "when": formats.when,
         "day": formats.day,
         "state": formats.state,
+        "kind": formats.kind,
         "said": formats.text,
         "id": formats.identifier,
         "file": formats.file,

@@ -20,7 +20,7 @@ from holdfast.results.lifecycle import BrowseResult, FacetResult
 BEGINNING_CHARS: Final = 300
 _MOST: Final = 1_000
 #: Of each kind, so many of the newest records are counted.
-_MOST_COUNTED: Final = 20_000
+_MOST_COUNTED: Final = 10_000
 #: Of agents, sessions and sources, so many are named, those with the most memories.
 _MOST_NAMED: Final = 100
 STATES: Final = (State.ACTIVE, State.ARCHIVED, State.RECYCLED)
@@ -47,7 +47,7 @@ class Memories:
         limit: int = 100,
     ) -> tuple[list[BrowseResult], Places | None]:
         """Some memories of a user, those that were stored last first, and where the next page begins (``after``);
-        ``None`` on the last one. What is not given is any.
+        ``None`` on the last one. What is not given is any. A page may have fewer than ``limit`` though others follow.
 
         ``content`` is the beginning of each. It is ``None`` where nobody may read it: the memory is past its time, its
         agent was removed, or its text is kept out.

@@ -44,6 +44,8 @@ _FIRST: Final = -(2**63)
 _LAST: Final = 2**63 - 1
 _LAST_SUBJECT: Final = (_LAST >> KIND_BITS + COUNT_BITS) - 1
 _SOME: Final = 1_000
+#: So many records of a kind a page of a list passes over at most.
+_PASSED_OVER: Final = 20_000
 Place = tuple[int, int]
 
 
@@ -238,15 +240,22 @@ class SqlFigures(SqlStore):
             places = ends = _ends(tx, subject)
             if after is not None:  # whatever it says, nothing of another user is read by it
                 places = {name: min(place, ends[name]) for name, place in zip(DURABLE, after, strict=True)}
+            lows: dict[MemoryType, int] = {}
             for name, place in places.items():
                 first = ends[name] >> COUNT_BITS << COUNT_BITS
                 if place > first and which.kind in (None, name):
-                    asked = (first, place - 1, *_where(which), tags, 4 * chars + 1, limit + 1)
+                    low = max(first, place - _PASSED_OVER)
+                    asked = (low, place - 1, *_where(which), tags, 4 * chars + 1, limit + 1)
                     runs.append(tx.all(SummaryRow, "figures.page", asked))
+                    if low > first and len(runs[-1]) <= limit:
+                        lows[name] = low
         merged = list(islice(merge(*runs, key=lambda row: (row.created_at, row.id), reverse=True), limit + 1))
         for row in merged[:limit]:
             places[KINDS[row.kind].name] = row.key
-        return [row.summary(chars) for row in merged[:limit]], tuple(places.values()) if len(merged) > limit else None
+        if len(merged) <= limit:  # what was passed over is not looked at again
+            places |= lows
+        is_last = len(merged) <= limit and not lows
+        return [row.summary(chars) for row in merged[:limit]], None if is_last else tuple(places.values())
 
     def facets(self, subject: Subject, *, most: int) -> tuple[list[FacetCount], bool]:
         found: list[FacetRow] = []

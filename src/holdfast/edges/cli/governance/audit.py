@@ -9,6 +9,7 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from holdfast.edges.cli.app import Call, add_group, command
@@ -34,6 +35,73 @@ def tail(call: Call, *, limit: Limit = 20, user: OfUser = None) -> Any:
         holdfast audit tail --user alice --json
     """
     return call.engine.audit.tail(limit, user_id=user)
+
+
+@command(audit, "list", render=_show_entries)
+def list_entries(
+    call: Call,
+    *,
+    user: OfUser = None,
+    action: str | None = None,
+    by: str | None = None,
+    item: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    limit: Limit = 50,
+) -> Any:
+    """List entries of the audit chain, the newest first: of one user, action, actor, thing, or some days.
+
+    Options:
+        --action ACTION  Of this action, such as recycled.
+        --by ACTOR  Done by this one: a key, cli, schedule or an author.
+        --item ID  About this memory, session, hold, rule, agent or tool.
+        --since WHEN  At this ISO moment or later.
+        --until WHEN  Before this moment.
+
+    Examples:
+        holdfast audit list --action recycled
+
+        holdfast audit list --user alice --since 2026-01-01 --json
+    """
+    which = {"user_id": user, "action": action, "actor": by, "item": item, "since": since, "until": until}
+    found: list[Any] = []
+    before: int | None = None
+    while len(found) < limit:
+        some, before = call.engine.audit.page(**which, before=before, limit=limit)
+        found += some
+        if before is None:
+            break
+    return found[:limit]
+
+
+@command(audit, "export", render=lambda done: f"Wrote {plural(done['entries'], 'entry')} to {done['file']}.")
+def export(
+    call: Call,
+    *,
+    file: Path,
+    user: OfUser = None,
+    action: str | None = None,
+    by: str | None = None,
+    item: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Any:
+    """Write entries of the audit chain to a file, as lines of JSON, the newest first.
+
+    Options:
+        FILE  Where to.
+        --action ACTION  Of this action, such as recycled.
+        --by ACTOR  Done by this one: a key, cli, schedule or an author.
+        --item ID  About this memory, session, hold, rule, agent or tool.
+        --since WHEN  At this ISO moment or later.
+        --until WHEN  Before this moment.
+
+    Examples:
+        holdfast audit export audit.ndjson --since 2026-01-01
+    """
+    which = {"user_id": user, "action": action, "actor": by, "item": item, "since": since, "until": until}
+    with file.open("wb") as target:
+        return {"file": str(file), "entries": call.engine.audit.write(target, **which)}
 
 
 def _show_verdict(said: Mapping[str, Any]) -> Iterator[Part]:

@@ -52,15 +52,17 @@ def add_hold(call: Call, *, tag: str | None = None, reason: str, quiet: Quiet = 
     return Output(value, text=f"{added.id}\n" if quiet else None)
 
 
-@table("id!, on, reason, by, since!, released!", empty="No hold stands.")
+@table("id!, on, covers, reason, by, since!, released!", empty="No hold stands.")
 def _show_holds(one: Mapping[str, Any]) -> list[Cell]:
     since, released = minute(one["created_at"]), minute(one["released_at"], "not yet")
-    return [one["hold_id"], _target(one), one["reason"], one["author"], since, released]
+    least = "" if one["covers"]["is_whole"] else "at least "
+    covers = ", ".join(f"{least}{count:,} {what}" for what, count in one["covers"]["counts"].items())
+    return [one["hold_id"], _target(one), covers, one["reason"], one["author"], since, released]
 
 
 @command(hold, "list", render=_show_holds)
 def list_holds(call: Call, *, released: bool = False) -> Any:
-    """List the holds that stand, oldest first.
+    """List the holds that stand, oldest first, with how much each covers.
 
     Options:
         --released  Those that were released too.
@@ -70,7 +72,9 @@ def list_holds(call: Call, *, released: bool = False) -> Any:
 
         holdfast hold list --released --json
     """
-    return [_to_dict(one) for one in call.engine.holds.list(released=released)]
+    found = call.engine.holds.list(released=released)
+    covers = call.engine.holds.count_some(found)
+    return [{**_to_dict(one), "covers": cover} for one, cover in zip(found, covers, strict=True)]
 
 
 @command(hold, "release", render=lambda released: f"Released hold {released['hold_id']} on {_target(released)}.")

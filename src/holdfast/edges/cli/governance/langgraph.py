@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.edges.cli.app import Call, add_group, command
-from holdfast.edges.cli.output import Part, Rows, good, indent, plural, warn
+from holdfast.edges.cli.output import Cell, Part, Rows, good, indent, minute, plural, table, warn
 
 langgraph = add_group(__name__, "langgraph", __doc__)
 
@@ -127,6 +127,33 @@ def status(call: Call) -> Any:
     from holdfast.integrations.langgraph.threads import Threads  # noqa: PLC0415 - not needed for --help
 
     return [threads.status() for threads in Threads.governed(call.engine)]
+
+
+@table("thread, agent, state!, last active!, checkpoints>, bytes>, due!", empty="This user has no thread.")
+def _show_threads(one: Mapping[str, Any]) -> list[Cell]:
+    rows, size = one["rows"], one["bytes"]
+    return [
+        one["session_id"],
+        one["agent_id"],
+        one["state"],
+        minute(one["active_at"]),
+        "" if rows is None else rows,
+        "" if size is None else size,
+        minute(one["due_at"]),
+    ]
+
+
+@command(langgraph, "threads", render=_show_threads)
+def list_threads(call: Call, *, user: str) -> Any:
+    """List the threads of a user: their state, checkpoints, size, and when they are due to go.
+
+    Options:
+        USER  Whose threads.
+
+    Examples:
+        holdfast langgraph threads alice
+    """
+    return list(call.engine.parts.contents(user))
 
 
 @command(langgraph, "thin", render=_show_thinned)

@@ -20,7 +20,20 @@ from rich.text import Text
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.edges.cli.app import Call, add_group, command, log_on_stderr
-from holdfast.edges.cli.output import Cell, ExitCode, Output, Part, bad, minute, plural, printable, table, warn
+from holdfast.edges.cli.output import (
+    Cell,
+    ExitCode,
+    Output,
+    Part,
+    bad,
+    cut,
+    minute,
+    plural,
+    printable,
+    table,
+    to_json,
+    warn,
+)
 
 #: What a job's result says of a sweep, in words.
 _COUNTS: Final = {"archive": "archived", "recycle": "recycled", "delete": "deleted"}
@@ -121,6 +134,25 @@ def _show_ran(said: Mapping[str, Any]) -> Iterator[Part]:
         what = f"{one['name']} ({minute(one['slot'])})"
         failed = one["error"] is not None
         yield bad(f"{what} failed: {one['error']}") if failed else f"{what}: {describe_result(one['result'])}."
+
+
+@table("job!, began!, how it went", empty="No job has done anything yet.")
+def _show_runs(run: Mapping[str, Any]) -> list[Cell]:
+    went = bad(f"failed: {run['error']}") if run["error"] else cut(to_json(run["result"]), 120)
+    return [run["name"], minute(run["started_at"]), went]
+
+
+@command(schedule, "runs", render=_show_runs)
+def list_runs(call: Call, *, job: str | None = None) -> Any:
+    """List the runs of jobs that did something or failed, the latest first; the last hundred of each are kept.
+
+    Options:
+        --job JOB  Of this job alone.
+
+    Examples:
+        holdfast schedule runs
+    """
+    return call.engine.schedule.runs(job)
 
 
 @command(schedule, "run")

@@ -1,17 +1,21 @@
-"""``holdfast user list`` and ``holdfast quota show | set``: who the users are, and how much each may hold."""
+"""``holdfast user`` and ``holdfast quota``: who the users are, what is kept of one, and how much each may hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.records import DURABLE, MemoryType
 from holdfast.edges.cli.app import Call, add_group, command
 from holdfast.edges.cli.options import Limit
-from holdfast.edges.cli.output import Cell, minute, table
+from holdfast.edges.cli.output import Cell, Part, Rows, cut, minute, plural, table
 
-user = add_group(__name__, "user", "List the users whose memories are kept.\n\nExamples:\n    holdfast user list")
+user = add_group(
+    __name__,
+    "user",
+    "List the users whose memories are kept, and show what is kept of one.\n\nExamples:\n    holdfast user list",
+)
 
 
 @table("user, memories>, sessions>, last active!", empty="No memories are kept of anybody in this tenant.")
@@ -32,6 +36,78 @@ def list_users(call: Call, *, limit: Limit = 100, after: str | None = None) -> A
         holdfast user list --tenant acme --limit 20 --json
     """
     return call.engine.users(after=after, limit=limit)
+
+
+def _show_user(found: Mapping[str, Any]) -> Iterator[Part]:
+    if not found["memories"]:
+        yield "No memory of this user is kept."
+        return
+    least = "" if found["is_whole"] else "The newest of each kind were counted: "
+    yield f"{least}{plural(found['memories'], 'memory')}, {plural(found['bytes'], 'byte')}, in every state."
+    for name in ("kinds", "states", "agents", "sessions", "sources"):
+        yield Rows(f"{name}, memories>", found[name].items())
+
+
+@command(user, "show", render=_show_user)
+def show_user(call: Call, *, user: str) -> Any:
+    """Show how many memories of a user there are, by kind, state, agent, session and source.
+
+    Options:
+        USER  Whose memories.
+
+    Examples:
+        holdfast add "Likes tea" --user alice
+        holdfast user show alice
+    """
+    return call.engine.memories.facets(user)
+
+
+@table("id!, kind!, state!, agent, made!, leaves!, content", empty="There is no such memory.")
+def _show_memories(one: Mapping[str, Any]) -> list[Cell]:
+    held = ", held" if one["is_held"] else ""
+    leaves = minute(one["purge_at"] or one["expires_at"] or one["archive_at"])
+    content = cut(one["content"] or "(nobody may read it)", 60)
+    state = f"{one['state']}{held}"
+    return [one["memory_id"], one["memory_type"], state, one["agent_id"], minute(one["created_at"]), leaves, content]
+
+
+@command(user, "memories", render=_show_memories)
+def browse_memories(
+    call: Call,
+    *,
+    user: str,
+    kind: MemoryType | None = None,
+    state: str | None = None,
+    agent: str | None = None,
+    session: str | None = None,
+    source: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    limit: Limit = 50,
+) -> Any:
+    """Browse the memories of a user without a query: of every agent, in every state, those that were stored last first.
+
+    Options:
+        USER  Whose memories.
+        --kind -k KIND  Of this kind: <durable kinds>.
+        --state STATE  In this state: active, archived or recycled.
+        --agent -a AGENT  Of this agent.
+        --session -s SESSION  Of this session.
+        --source SOURCE  From this source, such as agent:guide.
+        --since WHEN  Stored at this ISO moment or later.
+        --until WHEN  Stored before this moment.
+
+    Examples:
+        holdfast add "Likes tea" --user alice
+        holdfast user memories alice
+
+        holdfast user memories alice --state recycled --json
+    """
+    named: dict[str, Any] = {"agent_id": agent, "session_id": session, "source": source, "state": state}
+    found, _ = call.engine.memories.page(
+        user, memory_type=kind, **named, created_from=since, created_before=until, limit=limit
+    )
+    return found
 
 
 quota = add_group(

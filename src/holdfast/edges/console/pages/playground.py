@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from holdfast.core.records import MemoryType
 from holdfast.edges.console.table import Section
 from holdfast.edges.console.visit import Visit
 
 playground = Section("Playground")
-#: The parts of a score, in words.
-_WORDS: Final = {
-    "vector": "meaning",
-    "lexical": "words",
-    "neighbours": "what was said around it",
-    "evidence": "together",
-}
 
 
 @playground.page("/playground", calls=["recall", "read_context"], may_call=["list_agents"])
@@ -28,7 +21,6 @@ def show_playground(visit: Visit) -> dict[str, Any]:
         "kinds": [kind.value for kind in MemoryType],
         "found": None,
         "context": None,
-        "words": _WORDS,
     }
     if None in (asked["user_id"], asked["agent_id"], asked["query"]):
         return values
