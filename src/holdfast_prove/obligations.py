@@ -328,9 +328,18 @@ def prove(name: str, folder: Path) -> Iterator[Result]:
 
 def _open(name: str, kind: type[Any], folder: Path, stack: ExitStack) -> Trial:
     folder.mkdir(parents=True)
-    trial = Trial(name, folder, kind(folder))
-    stack.callback(lambda: trial.store.close() if trial.has("close") else None)
+    try:
+        trial = Trial(name, folder, kind(folder))
+    except Exception as problem:
+        raise LookupError(f"{name} cannot be opened: {type(problem).__name__}: {problem}") from problem
+    stack.callback(_close, trial)
     return trial
+
+
+def _close(trial: Trial) -> None:
+    with suppress(Exception):  # nothing depends on it any more
+        if trial.has("close"):
+            trial.store.close()
 
 
 def _try(trial: Trial, name: str, one: Obligation) -> Result:
