@@ -25,6 +25,7 @@ RECIPES = (
     "An engine",
     "The scoring",
     "A column of records",
+    "A system in the forgetting kit",
     "An integration",
 )
 
