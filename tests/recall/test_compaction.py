@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.records import TYPES, Encoding, MemoryType, Record, Scope, State
+from holdfast.core.records import TYPES, Encoding, Entry, MemoryType, Record, Scope, State
 from holdfast.core.values import to_json
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
 from holdfast.recall.embedders.static import StaticEmbedder
-from holdfast.recall.passages import compact, expand, split_record, split_summary
+from holdfast.recall.passages import compact, compact_all, expand, split_record, split_summary
 from recall.test_passages import SENTENCE, episode
 
 
@@ -95,6 +95,15 @@ def test_the_vector_of_a_long_text_is_in_the_middle_of_its_passages(embedder: Em
 
     middle = passages.sum(0) / np.linalg.norm(passages.sum(0))
     assert middle @ after == pytest.approx(1, abs=1e-3)
+
+
+def test_several_are_archived_as_each_would_be(embedder: Embedder) -> None:
+    short = [note(f"Ann takes the night train number {n}") for n in range(4)]
+    for records in (short, [*short, note(SENTENCE * 60)], [*short, episode("Went to Rome.", ["by train"])], []):
+        entries = [Entry(record, encode(record, embedder)) for record in records]
+        entries += [entry._replace(encoding=Encoding(None, None, entry.encoding.terms)) for entry in entries[4:]]
+
+        assert compact_all(entries) == [compact(record, encoding) for record, encoding in entries]
 
 
 def test_the_words_of_an_archived_record_are_those_that_its_row_says(embedder: Embedder) -> None:

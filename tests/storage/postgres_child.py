@@ -133,7 +133,7 @@ class Child:
         """Stand still in the middle of a batch's transaction."""
 
         def stop(name: str, count: int) -> None:
-            if name == "records.recycle_all" and count:
+            if name == "records.move_all" and count:
                 on_statement(lambda _name, _count: None)
                 os.kill(os.getpid(), signal.SIGSTOP)
 

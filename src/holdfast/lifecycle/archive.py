@@ -8,6 +8,7 @@ that the next sweep goes on from.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -39,7 +40,7 @@ from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import NewPack, ObjectStore, Pack, PackKey, PackPlan, PackStore, Swap
 from holdfast.ports.records import RecordStore
 from holdfast.ports.subjects import is_tombstone
-from holdfast.recall.passages import compact
+from holdfast.recall.passages import compact, compact_all
 from holdfast.recall.summaries import shorten
 
 _log = logging.getLogger("holdfast.archive")
@@ -64,6 +65,8 @@ class Run(NamedTuple):
     """The version of the rules that it was decided by."""
     most: int = 1_000
     """How many records move in one transaction."""
+    timed: Callable[[int, float], None] = lambda _records, _seconds: None
+    """Hears how long it took to move so many in one transaction."""
     note: Callable[[errors.ObjectStoreError], None] = lambda _problem: None
     """Hears what went wrong with an object. What was to lie in it stays where it is."""
 
@@ -158,9 +161,9 @@ class Archives:
         """Write packs, let what is new and what stays lie in them, and let go those whose places they take."""
         written = self._write(run, drafts) if drafts else []
         moves = [
-            (draft.subject, _archive(decision, self._cold(draft.number, entry)), entry)
+            (draft.subject, _archive(decision, self._cold(draft.number, entry, encoding)), entry)
             for draft in written
-            for decision, entry in draft.new
+            for (decision, entry), encoding in zip(draft.new, compact_all([one for _, one in draft.new]), strict=True)
         ]
         done = self._move(run, moves)
         joined = [(draft, draft.old) for draft in written if draft.old is not None]
@@ -197,10 +200,10 @@ class Archives:
             raise errors.LeaseLostError(f"another process has taken over; {len(lost)} objects were given up")
         return written
 
-    def _cold(self, number: int, entry: Entry) -> Keeping:
+    def _cold(self, number: int, entry: Entry, encoding: Encoding) -> Keeping:
         record = entry.record
         metadata = {name: value for name, value in record.metadata.items() if name != "document"}
-        return Keeping(self._summary(record.content), None, metadata, compact(record, entry.encoding), number)
+        return Keeping(self._summary(record.content), None, metadata, encoding, number)
 
     def _summary(self, content: str) -> str:
         most = min(_MOST, max(_LEAST, len(content) // _PART))
@@ -219,7 +222,9 @@ class Archives:
             for subject, move, _ in some:
                 batches.setdefault(subject, []).append(move)
             how: Any = {"now": run.now, "lease": run.lease, "rules": run.rules}
+            began = time.monotonic()
             answers = self.records.transition_all(list(batches.items()), **how)
+            run.timed(len(some), time.monotonic() - began)
             outcomes = (outcome for answered in answers for outcome in answered)
             for (_, move, entry), outcome in zip(some, outcomes, strict=True):
                 done[move.id] = _kept(outcome, entry, move)
@@ -306,7 +311,8 @@ class Archives:
         stale = [key for key, state in zip(keys, states, strict=True) if state == "stale"]
         if anew and stale:
             self._pack(run, self._drafts_of(run, stale))
-        if leaving := self.packs.leaving([key for key, state in zip(keys, states, strict=True) if state != "kept"]):
+        gone = [key for key, state in zip(keys, states, strict=True) if state != "kept"]
+        if gone and (leaving := self.packs.leaving(gone)):
             self.objects().delete([pack.name for pack in leaving])
             self.packs.forget([(pack.subject, pack.number) for pack in leaving])
 
@@ -383,7 +389,8 @@ def _stored_bytes(keeping: Keeping) -> int:
     """What a row takes for text, metadata and recall."""
     packed = [keeping.content] + ([] if keeping.body is None else [to_json(keeping.body)])
     recall = len(keeping.encoding.terms) + len(keeping.encoding.vectors or b"")
-    return sum(map(stored_size, packed)) + len(to_json(keeping.metadata).encode()) + recall
+    noted = len(to_json(keeping.metadata).encode()) if keeping.metadata else 2
+    return sum(map(stored_size, packed)) + noted + recall
 
 
 def _packed(entry: Entry) -> Packed:

@@ -23,8 +23,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from holdfast.core.records import Encoding, Kind, MemoryType, Record
+from holdfast.core.records import Encoding, Entry, Kind, MemoryType, Record
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
 
@@ -176,10 +177,29 @@ def compact(record: Record, encoding: Encoding) -> Encoding:
     if encoding.vectors is None:
         return _NOTHING
     vectors = np.frombuffer(encoding.vectors, np.float16).reshape(passages, -1)[:kept]
-    middle = vectors.sum(0, dtype=np.float32)
-    longest = np.abs(middle).max(initial=0)
-    steps = np.rint(middle * (_LARGEST / longest)) if longest else middle
-    return Encoding(encoding.model, steps.astype(np.int8).tobytes(), b"")
+    return Encoding(encoding.model, _to_steps(vectors.sum(0, dtype=np.float32)[None])[0], b"")
+
+
+def _to_steps(vectors: NDArray[np.float32]) -> list[bytes]:
+    """Vectors with eight bits for each number: how many of 127 steps of the largest it is."""
+    longest = np.abs(vectors).max(1, initial=0, keepdims=True)
+    steps = np.rint(vectors * (_LARGEST / np.where(longest, longest, 1))).astype(np.int8)
+    return [row.tobytes() for row in steps]
+
+
+def compact_all(entries: Sequence[Entry]) -> list[Encoding]:
+    """The same of several records; those of one passage, which most have, at once."""
+    found = [one.encoding for one in entries]
+    size = len(found[0].vectors or b"") if found else 0
+    is_alike = all(
+        record.kind is not MemoryType.EPISODIC and len(encoding.vectors or b"") == size and encoding.terms
+        for record, encoding in entries
+    )
+    if not size or not is_alike or any(terms.count_passages(one.terms) > 1 for one in found):
+        return [compact(*one) for one in entries]
+    joined = b"".join(one.vectors or b"" for one in found)
+    vectors = np.frombuffer(joined, np.float16).reshape(len(found), -1).astype(np.float32)
+    return [Encoding(one.model, steps, b"") for one, steps in zip(found, _to_steps(vectors), strict=True)]
 
 
 def expand(kind: Kind, rows: Iterable[IndexRow]) -> list[IndexRow]:

@@ -22,12 +22,11 @@ from holdfast.ports.stores import Tenant
 _log = logging.getLogger("holdfast.sweep")
 #: A transaction is to take about this long, whatever the machine.
 _GOAL_SECONDS: Final = 0.06
-_FIRST, _LEAST, _MOST = 250, 50, 2_000
+_FIRST, _LEAST, _MOST = 250, 200, 2_000
 #: Archives gather so many before they are made, so that what goes to cold storage is packed well.
 _ARCHIVED: Final = 5_000
-#: What is read, written to cold storage and moved together is to take about this long (its longest transaction takes
-#: less than half), and this many bytes at most.
-_ARCHIVED_SECONDS: Final = 0.25
+#: What is read, written to cold storage and moved together moves in about this long, and has this many bytes at most.
+_ARCHIVED_SECONDS: Final = 0.1
 _ARCHIVED_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES: Final = 2_000
 Refresh = Callable[[Subject, list[str]], None]
@@ -136,15 +135,17 @@ class Batches:
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
         kept = [Kept(Outcome.STALE) for _ in decisions]
         if not (cold and self._without_cold):
-            run = Run(self.now, self.order.lease(), self.rules, self._archived, self._note_trouble)
+            how = (self._archived, self._note_time, self._note_trouble)
+            run = Run(self.now, self.order.lease(), self.rules, *how)
             with self.coping():
                 kept = [one for some in self.archives.keep(group, run) for one in some]
         self._count(decisions, [one.outcome for one in kept])
         self.bytes_before += sum(one.before for one in kept)
         self.bytes_after += sum(one.after for one in kept)
-        took = time.monotonic() - began
-        self._archived = _adapt(self._archived, _ARCHIVED_SECONDS, took * self._archived / len(decisions))
-        self._rest(took)
+        self._rest(time.monotonic() - began)
+
+    def _note_time(self, records: int, took: float) -> None:
+        self._archived = _adapt(records, _ARCHIVED_SECONDS, took)
 
     @contextmanager
     def coping(self) -> Iterator[None]:
@@ -218,4 +219,5 @@ def _by_subject(decisions: Sequence[Decision]) -> list[tuple[Subject, list[Decis
 def _as_move(decision: Decision, now: int) -> Move:
     if decision.target is State.RECYCLED:
         return to_move(decision, Cause.RULE, decision.rule, purge_at=now + BIN)
-    return to_move(decision, Cause.BIN, purge_at=decision.due_at if decision.target is State.DELETING else None)
+    is_claim = decision.kind == HISTORY and decision.target is State.DELETING  # that of a record stays what it is
+    return to_move(decision, Cause.BIN, purge_at=decision.due_at if is_claim else None)

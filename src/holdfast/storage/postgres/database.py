@@ -25,6 +25,8 @@ from holdfast.storage.postgres.optimistic import Expectations
 from holdfast.storage.postgres.transactions import (
     BEGIN,
     COMMITTED,
+    Column,
+    ColumnDumper,
     Connection,
     Piece,
     PostgresTransaction,
@@ -411,6 +413,7 @@ class PostgresDatabase:
 
     def _configure(self, connection: Connection) -> None:
         connection.adapters.register_dumper(int, Int8BinaryDumper)
+        connection.adapters.register_dumper(Column, ColumnDumper)
         connection.execute(
             f"SET search_path = {quoted(self.schema)}, public; SET lock_timeout = {int(self._busy_seconds * 1000)}; "
             f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}; SET timezone = 'UTC'; "

@@ -67,16 +67,17 @@ LEFT JOIN scopes ON scopes.subject = $1 AND scopes.scope = (asked.value ->> 0)::
 WHERE subjects.no = $1 AND subjects.subject = $2
 
 -- Each record is looked up by its id, whatever the planner knows of the table: OFFSET 0 keeps it from joining otherwise.
--- name: recycle_all
-UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = $1, reason = $2, purge_at = $3,
-                   bundle = $4, aged_from = coalesce($5::bigint, aged_from)
-WHERE subject = $7 AND key = ANY (ARRAY(
+-- name: move_all
+UPDATE records SET state = $1, previous = state, version = version + 1, moved_at = $2, reason = $3,
+                   purge_at = CASE WHEN $1 = 'deleting' THEN coalesce($4::bigint, purge_at, $2) ELSE $4 END, bundle = $5,
+                   aged_from = coalesce($6::bigint, aged_from)
+WHERE subject = $8 AND key = ANY (ARRAY(
     SELECT known.key
-    FROM jsonb_array_elements($6::jsonb) AS moves
+    FROM jsonb_array_elements($7::jsonb) AS moves
     CROSS JOIN LATERAL (SELECT key FROM records
-                        WHERE id = moves.value ->> 0 AND subject = $7 AND state = $8
+                        WHERE id = moves.value ->> 0 AND subject = $8 AND state = $9
                           AND version = (moves.value ->> 1)::bigint OFFSET 0) AS known))
-RETURNING id, kind, size
+RETURNING id, kind, size, pack
 
 -- name: erase_all
 DELETE FROM records
@@ -86,7 +87,7 @@ WHERE subject = $2 AND key = ANY (ARRAY(
     CROSS JOIN LATERAL (SELECT key FROM records
                         WHERE id = moves.value ->> 0 AND subject = $2 AND state = $3
                           AND version = (moves.value ->> 1)::bigint AND pack IS NULL OFFSET 0) AS known))
-RETURNING id, kind, size
+RETURNING id, kind, size, pack
 
 -- name: oldest
 SELECT :CURRENT

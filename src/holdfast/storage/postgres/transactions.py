@@ -8,6 +8,7 @@ they rely on it; whoever changes such a thing has that lock alone.
 from __future__ import annotations
 
 import re
+import struct
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import RawCursor, errors
+from psycopg.abc import DumperKey, PyFormat
+from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
 from holdfast.core.audit import PYTHON
@@ -82,7 +85,7 @@ class Statement:
         values = list(bindings)
         for place in self.packed:
             value = values[place]
-            values[place] = [_pack(one) for one in value] if isinstance(value, list) else _pack(value)
+            values[place] = Column(map(_pack, value)) if isinstance(value, Column) else _pack(value)
         return values
 
     def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
@@ -107,6 +110,45 @@ class Statement:
             rows = (b"(" + _shifted(one[1], row * width) + b")" for row in range(size))
             self._several[size] = self.text[: one.start()] + b"VALUES " + b", ".join(rows) + (one[2] or b"")
         return self._several[size]
+
+
+class Column(list[Any]):
+    """The values of a column, sent as an array: numbers, texts or bytes, and ``None``."""
+
+
+class ColumnDumper(Dumper):
+    """Sends a column as bytes, which takes a tenth of the time of writing it as text."""
+
+    format = psycopg.pq.Format.BINARY
+    _KINDS: Final = {int: (20, 1016), str: (25, 1009), bytes: (17, 1001)}
+    """The numbers of the type of a column's values, and of its arrays."""
+
+    def get_key(self, obj: Column, format: PyFormat) -> DumperKey:  # noqa: A002, ARG002 - as psycopg calls it
+        return (self.cls, _type_of(obj))
+
+    def upgrade(self, obj: Column, format: PyFormat) -> Dumper:  # noqa: A002, ARG002 - as psycopg calls it
+        dumper = type(self)(self.cls)
+        _, dumper.oid = self._KINDS[_type_of(obj)]
+        return dumper
+
+    def dump(self, obj: Column) -> bytes:
+        head = struct.pack("!iiIii", 1, 1, self._KINDS[_type_of(obj)][0], len(obj), 1)
+        return head + b"".join(_NULL if value is None else _sized(value) for value in obj)
+
+
+def _type_of(column: Column) -> type:
+    """The type of a column's values."""
+    return type(next((value for value in column if value is not None), b""))
+
+
+_NULL: Final = b"\xff\xff\xff\xff"
+
+
+def _sized(value: Any) -> bytes:
+    """A value after its length, as arrays have it."""
+    data = value.to_bytes(8, "big", signed=True) if isinstance(value, int) else value
+    data = data.encode() if isinstance(data, str) else data
+    return len(data).to_bytes(4, "big") + bytes(data)
 
 
 def _pack(value: Any) -> Any:
@@ -273,7 +315,7 @@ class PostgresTransaction:
 
     def run_rows(self, statement: str, shared: Bindings, rows: Sequence[Bindings]) -> None:
         """Carry out a statement for some rows at once: it takes what they share, and then their columns, as arrays."""
-        self.later(statement, (*shared, *map(list, zip(*rows, strict=True))))
+        self.later(statement, (*shared, *map(Column, zip(*rows, strict=True))))
 
     def ask_ahead(self, questions: Iterable[Question]) -> None:
         """Carry out statements in one go. The next who asks one of them has that answer."""
@@ -328,6 +370,7 @@ class PostgresTransaction:
         self._cursor.execute(b"SAVEPOINT attempt")
         try:
             yield
+            self._catch_up()
         except DuplicateError:
             self._cursor.execute(b"ROLLBACK TO SAVEPOINT attempt")
             raise

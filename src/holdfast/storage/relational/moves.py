@@ -57,7 +57,7 @@ REFUSALS: Final = {
     Outcome.PARTED: "its agent is in the recycle bin",
     Outcome.KEPT_OUT: "its text is kept out",
 }
-_PLAIN: Final = frozenset({State.RECYCLED, State.DELETED})
+_PLAIN: Final = frozenset({State.RECYCLED, State.DELETING, State.DELETED})
 #: Where each state is counted in a scope's row, beside what is live; what is being deleted is in the bin still.
 _COUNTED: Final = {State.ARCHIVED: 0, State.RECYCLED: 2, State.DELETING: 2}
 
@@ -94,6 +94,7 @@ class MovedRow(NamedTuple):
     id: str
     kind: int
     size: int
+    pack: int | None
 
 
 #: What a statement found of records, or moved; ``None`` if there was none to ask.
@@ -231,8 +232,8 @@ class MoveBatch:
         listed = to_json([[move.id, move.version] for move in moves])
         if first.target is State.DELETED:
             return "records.erase_all", (listed, self.number, first.source)
-        how = (self.now, first.reason, first.purge_at, first.bundle, first.aged_from)
-        return "records.recycle_all", (*how, listed, self.number, first.source)
+        how = (first.target, self.now, first.reason, first.purge_at, first.bundle, first.aged_from)
+        return "records.move_all", (*how, listed, self.number, first.source)
 
     def find_all(self, question: Question | None) -> Found:
         """What that statement gives."""
@@ -260,6 +261,9 @@ class MoveBatch:
             outcomes = [self._move(move, known.get(move.id)) for move in moves]
             self._write_kept()
             return outcomes
+        if moves[0].target is State.DELETING:
+            for number in sorted({row.pack for row in known.values()} - {None}):
+                self.tx.later("packs.mark_stale", (self.number, number))
         for move in moves:
             if move.id in known:
                 self._note_removal(move, known[move.id])
@@ -335,7 +339,8 @@ class MoveBatch:
         counter = self.counter(kind)
         entering = (move.target in LIVE) - (move.source in LIVE)
         keeping = move.keeping
-        stored = None if keeping is None else to_stored(keeping.content, keeping.metadata, keeping.body)
+        texts = None if keeping is None else (keeping.content, keeping.metadata, keeping.body)
+        stored = None if texts is None else to_stored(*texts, row.text_hash)  # that of the whole text stays
         grown = 0 if stored is None else stored.size - row.size
         wanted = row.size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:

@@ -224,12 +224,15 @@ class Stored(NamedTuple):
     text_hash: int
 
 
-def to_stored(content: str, metadata: dict[str, Any], body: dict[str, Any] | None) -> Stored:
-    """The stored form of a record's text and data."""
+def to_stored(
+    content: str, metadata: dict[str, Any], body: dict[str, Any] | None, text_hash: int | None = None
+) -> Stored:
+    """The stored form of a record's text and data, with the hash of the text, if that is not given."""
     text = None if body is None else to_json(body)
     size = len(content.encode()) + (0 if text is None else len(text.encode()))
     noted = to_json(metadata) if metadata else "{}"
-    return Stored(noted, pack(content), None if text is None else pack(text), size, hash_text(content))
+    hashed = hash_text(content) if text_hash is None else text_hash
+    return Stored(noted, pack(content), None if text is None else pack(text), size, hashed)
 
 
 def as_record(subject: Subject, row: RecordRow) -> Record:

@@ -75,19 +75,20 @@ SELECT asked.value ->> 0 AS place, subjects.no AS number, ifnull(seq, 0) AS seq,
 FROM subjects CROSS JOIN json_each(?3) AS asked LEFT JOIN scopes ON scopes.scope = asked.value ->> 0
 WHERE subjects.no = ?1 AND subjects.subject = ?2
 
--- name: recycle_all
-UPDATE records SET state = 'recycled', previous = state, version = version + 1, moved_at = ?1, reason = ?2, purge_at = ?3,
-                   bundle = ?4, aged_from = ifnull(?5, aged_from)
-FROM (SELECT value ->> 0 AS move_id, value ->> 1 AS move_version FROM json_each(?6))
-WHERE id = move_id AND subject = ?7 AND +state = ?8 AND version = move_version
-RETURNING id, kind, size
+-- name: move_all
+UPDATE records SET state = ?1, previous = state, version = version + 1, moved_at = ?2, reason = ?3,
+                   purge_at = CASE WHEN ?1 = 'deleting' THEN coalesce(?4, purge_at, ?2) ELSE ?4 END, bundle = ?5,
+                   aged_from = ifnull(?6, aged_from)
+FROM (SELECT value ->> 0 AS move_id, value ->> 1 AS move_version FROM json_each(?7))
+WHERE id = move_id AND subject = ?8 AND +state = ?9 AND version = move_version
+RETURNING id, kind, size, pack
 
 -- name: erase_all
 DELETE FROM records
 WHERE key IN (SELECT known.key FROM json_each(?1) AS moves CROSS JOIN records AS known
               ON known.id = moves.value ->> 0 AND known.subject = ?2
               WHERE +known.state = ?3 AND known.version = moves.value ->> 1 AND known.pack IS NULL)
-RETURNING id, kind, size
+RETURNING id, kind, size, pack
 
 -- name: oldest
 SELECT :CURRENT
