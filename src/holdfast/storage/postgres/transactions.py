@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -174,11 +175,29 @@ def run_together(connection: Connection, pieces: Sequence[Piece]) -> list[RawCur
     """Carry out statements in one round trip; those after one that fails are left out. Values travel beside the texts,
     so that the server's log never has them.
     """
-    with connection.pipeline() if len(pieces) > 1 else nullcontext():
+    with connection.pipeline() if len(pieces) > 1 else nullcontext() as pipeline:
+        if pipeline is not None:
+            pipeline._exit_gen = partial(_end_pipeline, pipeline)  # type: ignore[method-assign]
         return [
             binary_cursor(connection).execute(text, values or None, prepare=None if values else False)
             for text, values in pieces
         ]
+
+
+def _end_pipeline(pipeline: psycopg.Pipeline) -> Generator[Any, Any, None]:
+    """End as psycopg does, without the request to flush that it sends last: after that the server would not count for
+    how long a transaction stands still, and would never give it up.
+    """
+    try:
+        try:
+            pipeline._enqueue_sync()
+            yield from pipeline._communicate_gen()
+        finally:
+            yield from pipeline._fetch_gen(flush=False)
+    except psycopg.DatabaseError as problem:
+        if pipeline.pgconn.status == psycopg.pq.ConnStatus.BAD:  # it tells of that as if a statement had failed
+            raise psycopg.OperationalError(str(problem)) from problem
+        raise
 
 
 def binary_cursor(connection: Connection) -> RawCursor[Row]:
