@@ -454,7 +454,8 @@ def move_records(batches: Sequence[MovesOf]) -> list[list[Outcome]]:
     """Carry out moves of records of several subjects, in few round trips."""
     if not batches:
         return []
-    tx, least = batches[0][0].tx, _MANY if len(batches) == 1 else 1
+    (first, _), *others = batches
+    tx, least = first.tx, 1 if others else _MANY
     questions = [batch.question(moves, least) for batch, moves in batches]
     tx.ask_ahead(question for question in questions if question is not None)
     found = [batch.find_all(question) for (batch, _), question in zip(batches, questions, strict=True)]
