@@ -122,15 +122,14 @@ async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
     return Crowd(len(latencies), errors, written, sorted(latencies), time.monotonic() - began)
 
 
-def lost(home: Path, written: Sequence[tuple[str, str]]) -> list[str]:
+def lost(holdfast: Holdfast, written: Sequence[tuple[str, str]]) -> list[str]:
     """The memories that were taken and are not there."""
     missing = []
-    with Holdfast.open(home=home) as holdfast:
-        for user, memory_id in written:
-            try:
-                holdfast.manager(user, _AGENT).get(memory_id)
-            except NotFoundError:
-                missing.append(memory_id)
+    for user, memory_id in written:
+        try:
+            holdfast.manager(user, _AGENT).get(memory_id)
+        except NotFoundError:
+            missing.append(memory_id)
     return missing
 
 
@@ -173,7 +172,8 @@ def measure(*, clients: int = CLIENTS, seconds: float = SECONDS, memories: int =
         with service(home) as port:
             figures = _rates(port, seconds=seconds / 12)
             found = asyncio.run(crowd(port, clients=clients, seconds=seconds))
-        missing = lost(home, found.written)
+        with Holdfast.open(home=home) as holdfast:
+            missing = lost(holdfast, found.written)
     finally:
         shutil.rmtree(home)
     return [*figures, *_crowd_figures(found, missing, clients)]

@@ -41,7 +41,7 @@ def app(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service with keys, and with a schedule that was not started."""
     supervisor = Supervisor("schedule", ["/no/such/program"])
     return build_service(
-        Starlette(), holdfast, limits=Limits(), keys_required=True, supervisor=supervisor, stopping=stopping.is_set
+        Starlette(), holdfast, limits=Limits(), keys_required=True, schedule=supervisor, stopping=stopping.is_set
     ).app
 
 

@@ -109,7 +109,8 @@ def test_fifty_clients_at_once_lose_nothing(service: Served, home_of_service: Pa
     found = asyncio.run(crowd(port_of(service), clients=50, seconds=2))
     assert found.errors == []
     assert len({memory_id for _, memory_id in found.written}) == len(found.written) >= 50
-    assert lost(home_of_service, found.written) == []
+    with Holdfast.open(home=home_of_service) as holdfast:
+        assert lost(holdfast, found.written) == []
 
 
 # --- the process beside it --------------------------------------------------------------------------------------------

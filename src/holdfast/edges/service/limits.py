@@ -47,6 +47,20 @@ class Limits(NamedTuple):
         return cls(*(getattr(settings, name) for name in cls._fields))
 
 
+class Tally:
+    """How many requests are at work."""
+
+    _count = 0
+
+    def add(self, count: int) -> None:
+        """So many more, or fewer."""
+        self._count += count
+
+    def count(self) -> int:
+        """All of them."""
+        return self._count
+
+
 class RequestLimit:
     """Limits each request: how many there are at once (429), how large one is (413), how long it takes (503).
 
@@ -57,10 +71,10 @@ class RequestLimit:
     all that it set off has ended, even if its caller was answered before.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, tally: Tally | None = None) -> None:
         self._app = app
         self._limits = limits
-        self._inside = 0
+        self._inside = tally or Tally()
         self._left: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +85,7 @@ class RequestLimit:
         loop = asyncio.get_running_loop()
         request = _Request(receive, send, loop.create_future(), self._limits.request_bytes)
         task: asyncio.Task[None] = loop.create_task(self._run(scope, request))
-        self._inside += 1
+        self._inside.add(1)
         task.add_done_callback(partial(self._end, request))
         timer = loop.call_later(self._limits.request_seconds, request.decide, _LATE)
         try:
@@ -104,7 +118,7 @@ class RequestLimit:
     def _refusal_reason(self, length: str | None) -> HoldfastError | None:
         """Why a request that says its length is not let in."""
         most = self._limits.requests_at_once
-        if self._inside >= most:
+        if self._inside.count() >= most:
             return RateLimitedError(
                 f"{most:,} requests are being answered already (HOLDFAST_REQUESTS_AT_ONCE); try again in a moment"
             )
@@ -128,7 +142,7 @@ class RequestLimit:
         )
 
     def _end(self, request: _Request, _task: asyncio.Task[None]) -> None:
-        self._inside -= 1
+        self._inside.add(-1)
         request.decide(_ENDED)
 
     def _leave(self, task: asyncio.Task[None], request: _Request) -> None:
@@ -211,15 +225,21 @@ class Buckets:
 
     def take(self, name: str, tokens: float = 1.0) -> None:
         """Take tokens, if need be some that are yet to come (not more than a full bucket of them)."""
-        left = max(self._tokens(name) - tokens, -self._burst)
-        self._kept[name] = (left, self._now())
+        self._write(name, max(self._tokens(name) - tokens, -self._burst), self._now())
+
+    def _tokens(self, name: str) -> float:
+        tokens, since = self._read(name) or (self._burst, 0.0)
+        return min(self._burst, tokens + (self._now() - since) * self._rate)
+
+    def _read(self, name: str) -> tuple[float, float] | None:
+        """The tokens that there were of a name, and when."""
+        return self._kept.get(name)
+
+    def _write(self, name: str, left: float, since: float) -> None:
+        self._kept[name] = (left, since)
         self._kept.move_to_end(name)
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)
-
-    def _tokens(self, name: str) -> float:
-        tokens, since = self._kept.get(name, (self._burst, 0.0))
-        return min(self._burst, tokens + (self._now() - since) * self._rate)
 
 
 class RateLimit:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import platform
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import prometheus_client
 from anyio.to_thread import current_default_thread_limiter
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.core.errors import ForbiddenError, HoldfastError, ObjectMissingError
+from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidSettingsError, ObjectMissingError
 from holdfast.core.records import Scope as MemoryScope
 from holdfast.edges.access.callers import WORKERS, Callers
 from holdfast.edges.console.app import Console
@@ -34,6 +37,15 @@ from holdfast.edges.service.probes import HEALTH, METRICS, READY, Part, Probes, 
 from holdfast.edges.service.request_log import RequestLog, Traffic
 from holdfast.edges.service.scheduler import Supervisor
 from holdfast.edges.service.server import Connections, Server, listen, most_connections
+from holdfast.edges.service.workers import (
+    Orders,
+    ReportedSchedule,
+    ReportedWorkers,
+    Shared,
+    note_often,
+    read_orders,
+    run_workers,
+)
 from holdfast.engine import Holdfast
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.objects import open_cold, open_keeping
@@ -83,27 +95,38 @@ def build_service(
     *,
     limits: Limits,
     keys_required: bool,
-    supervisor: Supervisor | None = None,
+    schedule: Supervisor | ReportedSchedule | None = None,
+    shared: Shared | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Service:
-    """``api`` with all layers around it, the outermost last."""
+    """``api`` with all layers around it, the outermost last. ``shared`` is what a worker has in common with others."""
     traffic = Traffic()
-    if supervisor is not None:
-        traffic.registry.register(supervisor)
-    readiness = Readiness(_parts(holdfast, supervisor, stopping))
-    limit = RequestLimit(api, limits)
-    exposition = partial(_write_metrics, holdfast, traffic)
+    parts = _parts(holdfast, schedule, stopping)
+    if schedule is not None:
+        traffic.registry.register(schedule)
+    if shared is not None:
+        workers = ReportedWorkers(shared)
+        traffic.registry.register(workers)
+        parts["workers"] = Part(workers.find_trouble, needed=False)
+        note_often(shared, traffic.registry)
+    readiness = Readiness(parts)
+    limit = RequestLimit(api, limits, None if shared is None else shared.tally())
+    expose = generate_latest if shared is None else shared.write_metrics
+    exposition = partial(_write_metrics, holdfast, traffic, expose)
     app: ASGIApp = Probes(limit, readiness=readiness, exposition=exposition, access=holdfast.access)
     if not keys_required:
         app = LocalOnly(app)
     elif limits.rate_per_second:
-        buckets = Buckets(limits.rate_per_second)
+        rate = limits.rate_per_second
+        buckets = Buckets(rate) if shared is None else shared.buckets(rate)
         traffic.rate_callers.set_function(lambda: len(buckets))
         app = RateLimit(app, buckets, free=(HEALTH, READY))
     return Service(api, RequestLog(ProblemPages(app), traffic), limit)
 
 
-def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable[[], bool]) -> dict[str, Part]:
+def _parts(
+    holdfast: Holdfast, schedule: Supervisor | ReportedSchedule | None, stopping: Callable[[], bool]
+) -> dict[str, Part]:
     """What the service needs. A bucket is only named when it is away: recall and new memories do without it."""
 
     def store() -> None:
@@ -123,8 +146,8 @@ def _parts(holdfast: Holdfast, supervisor: Supervisor | None, stopping: Callable
         if not url.startswith("file:"):
             check = partial(_check_bucket, bucket(holdfast.settings))
             parts[name] = Part(check, needed=False, kept_seconds=_BUCKET_SECONDS)
-    if supervisor is not None:
-        parts[supervisor.name] = Part(lambda: supervisor.state.trouble)
+    if schedule is not None:
+        parts[schedule.name] = Part(lambda: schedule.state.trouble)
     return parts
 
 
@@ -134,15 +157,14 @@ def _check_bucket(objects: ObjectStore) -> None:
         objects.get("check/ready")
 
 
-def _write_metrics(holdfast: Holdfast, traffic: Traffic) -> bytes:
+def _write_metrics(holdfast: Holdfast, traffic: Traffic, expose: Callable[[CollectorRegistry], bytes]) -> bytes:
     """What Prometheus reads: the metrics of this process, and those of the store if it answers."""
     try:
         stored = holdfast.metrics()
     except HoldfastError:
         stored = b""
     traffic.store_up.set(int(bool(stored)))
-    own: bytes = generate_latest(traffic.registry)
-    return own + stored
+    return expose(traffic.registry) + stored
 
 
 _log = logging.getLogger("holdfast.service")
@@ -160,6 +182,7 @@ class Options(NamedTuple):
     keyless: bool = False
     home: Path | None = None
     url: str | None = None
+    workers: int = 1
 
 
 class Where(NamedTuple):
@@ -169,6 +192,7 @@ class Where(NamedTuple):
     keys_required: bool
     schedule: bool
     pid: int
+    workers: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """Every place, for people and programs."""
@@ -191,60 +215,106 @@ def run(options: Options, *, announce: Callable[[Where], None], check: bool = Fa
     With ``check``, everything is opened and nothing is served. ``ForbiddenError`` if other machines could reach it and
     there is no API key.
     """
-    with Holdfast.open(options.url, home=options.home) as holdfast:
+    with Holdfast.open(options.url, home=options.home) as holdfast, ExitStack() as listening:
         # Keys that were revoked or have expired count: that nobody may come in does not mean that anybody may.
         keys_required = bool(holdfast.access.list()) and not options.keyless
         if not keys_required:
             _check_loopback(options)
-        with listen(options.host, options.port) as listener:
-            port = listener.getsockname()[1]
-            where = Where(_url(options.host, port), keys_required, options.schedule, os.getpid())
-            api = build_api(holdfast, keys_required=keys_required)
-            if check:
-                announce(where)
-                return None
-            ended = _serve(options, holdfast, api, listener, where=where, announce=announce)
+        listeners = [listening.enter_context(one) for one in _listen(options)]
+        port = listeners[0].getsockname()[1]
+        where = Where(_url(options.host, port), keys_required, options.schedule, os.getpid(), options.workers)
+        if check:
+            build_api(holdfast, keys_required=keys_required)
+            announce(where)
+            return None
+
+        def started() -> None:
+            _log.info("serving", extra={"fields": where._asdict()})
+            announce(where)
+
+        install_logs(options.form)
+        schedule = _supervisor(options) if options.schedule else None
+        orders = _orders(options, keys_required=keys_required)
+        if options.workers == 1:
+            ended = _serve(orders, holdfast, listeners[0], schedule, started=started)
+        else:
+            holdfast.close()
+            ended = run_workers(orders, listeners, schedule, announce=started)
     _log.info("stopped", extra={"fields": {"by": ended}})
     return ended
 
 
-def _serve(
-    options: Options,
-    holdfast: Holdfast,
-    api: ASGIApp,
-    listener: socket.socket,
-    *,
-    where: Where,
-    announce: Callable[[Where], None],
-) -> str:
-    def started() -> None:
-        _log.info("serving", extra={"fields": where._asdict()})
-        announce(where)
+def _listen(options: Options) -> list[socket.socket]:
+    """A socket for each worker, at one port. Where the system does not share callers out, they have one together."""
+    if options.workers == 1:
+        return [listen(options.host, options.port)]
+    if os.name == "nt":
+        raise InvalidSettingsError("several workers cannot share a port on Windows; serve with --workers 1")
+    is_spread = platform.system() == "Linux"
+    first = listen(options.host, options.port, shares=is_spread)
+    port = first.getsockname()[1]
+    others = range(options.workers - 1)
+    return [first, *(listen(options.host, port, shares=True) if is_spread else first.dup() for _ in others)]
 
-    install_logs(options.form)
+
+def _orders(options: Options, *, keys_required: bool) -> Orders:
+    home = None if options.home is None else str(options.home.absolute())
+    return Orders(home, options.url, options.form.value, options.stop_seconds, keys_required, options.schedule)
+
+
+def _serve(
+    orders: Orders,
+    holdfast: Holdfast,
+    listener: socket.socket,
+    schedule: Supervisor | ReportedSchedule | None,
+    *,
+    started: Callable[[], None],
+    shared: Shared | None = None,
+) -> str:
     # Of each counter a second series would tell when it was made, which nobody asks for.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-    settings, keys_required = holdfast.settings, where.keys_required
+    settings = holdfast.settings
     connections = Connections(most_connections(settings.connections), head_seconds=settings.head_seconds)
-    server = Server(listener, stop_seconds=options.stop_seconds, connections=connections)
-    supervisor = _supervisor(options) if options.schedule else None
-    limits, stopping = Limits.of(settings), lambda: server.stopping
+    server = Server(listener, stop_seconds=orders.stop_seconds, connections=connections)
+    own = schedule if isinstance(schedule, Supervisor) else None
     service = build_service(
-        api, holdfast, limits=limits, keys_required=keys_required, supervisor=supervisor, stopping=stopping
+        build_api(holdfast, keys_required=orders.keys_required),
+        holdfast,
+        limits=Limits.of(settings),
+        keys_required=orders.keys_required,
+        schedule=schedule,
+        shared=shared,
+        stopping=lambda: server.stopping,
     )
-    if supervisor is not None:
-        supervisor.start()
+    if own is not None:
+        own.start()
     try:
-        stop = supervisor.ask_to_stop if supervisor is not None else lambda: None
+        stop = own.ask_to_stop if own is not None else lambda: None
         ended = server.run(service.app, started=started, stop=stop, finish=service.limit.finish)
     finally:
-        if supervisor is not None:
-            supervisor.stop(options.stop_seconds)
+        if own is not None:
+            own.stop(orders.stop_seconds)
     if server.stuck:  # a thread that is stuck would keep the store from being closed, and the process from ending
         _log.error("something that was begun did not end in time; it is cut off, and its transaction has no effect")
         logging.shutdown()
         os._exit(1)
     return ended
+
+
+def main() -> None:
+    """Be one of several workers: ``python -m holdfast.edges.service.run``, started by the process that has them."""
+    with io.FileIO(0, closefd=False) as given:
+        orders = read_orders(given)
+        install_logs(LogFormat(orders.form))
+        shared = Shared(Path(orders.folder), orders.number)
+
+        def started() -> None:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+
+        with Holdfast.open(orders.url, home=orders.home) as holdfast, socket.socket(fileno=orders.listener) as listener:
+            schedule = ReportedSchedule(shared) if orders.schedule else None
+            _serve(orders, holdfast, listener, schedule, started=started, shared=shared)
 
 
 def _check_loopback(options: Options) -> None:
@@ -267,3 +337,7 @@ def _supervisor(options: Options) -> Supervisor:
 def _url(host: str, port: int) -> str:
     shown = "localhost" if host in _WILDCARDS else f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
+
+
+if __name__ == "__main__":
+    main()

@@ -47,6 +47,18 @@ class ProcessState(NamedTuple):
     """Why it is not running, or not ready."""
 
 
+def describe_process(name: str, now: ProcessState) -> Iterable[Any]:
+    """The metrics of a process."""
+    yield GaugeMetricFamily(
+        f"holdfast_{name}_up", f"1 while the process that runs the {name} is up.", value=int(now.ready)
+    )
+    yield CounterMetricFamily(
+        f"holdfast_{name}_restarts",
+        f"How often the process that runs the {name} was started again.",
+        value=now.restarts,
+    )
+
+
 @dataclass(eq=False, repr=False)
 class Supervisor:
     """Keeps one process running from ``start`` to ``stop``. Safe for many threads."""
@@ -54,6 +66,8 @@ class Supervisor:
     name: str
     command: Sequence[str]
     first_line: str = ""
+    pass_fds: Sequence[int] = field(default=(), kw_only=True)
+    """Files that the process is given open, under the same numbers."""
     delays: Sequence[float] = field(default=DELAYS, kw_only=True)
     steady_seconds: float = field(default=STEADY_SECONDS, kw_only=True)
     term_seconds: float = field(default=TERM_SECONDS, kw_only=True)
@@ -96,15 +110,7 @@ class Supervisor:
 
     def collect(self) -> Iterable[Any]:
         """Its metrics, for a Prometheus registry."""
-        now = self.state
-        yield GaugeMetricFamily(
-            f"holdfast_{self.name}_up", f"1 while the process that runs the {self.name} is up.", value=int(now.ready)
-        )
-        yield CounterMetricFamily(
-            f"holdfast_{self.name}_restarts",
-            f"How often the process that runs the {self.name} was started again.",
-            value=now.restarts,
-        )
+        return describe_process(self.name, self.state)
 
     # --- within its thread --------------------------------------------------------------------------------------------
 
@@ -148,7 +154,9 @@ class Supervisor:
             if self._stopping.is_set():
                 return None
             pipe = subprocess.PIPE
-            process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe)  # noqa: S603 - a command of our own
+            process = subprocess.Popen(  # noqa: S603 - a command of our own
+                self.command, stdin=pipe, stdout=pipe, pass_fds=self.pass_fds
+            )
             self._process = process
             assert process.stdin is not None  # noqa: S101 - a pipe
             with suppress(OSError):  # it has ended already, and that is seen in a moment

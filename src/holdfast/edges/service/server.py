@@ -227,12 +227,15 @@ _ANYIO: Final = "AnyIO worker thread"
 _KEEP_ALIVE_SECONDS: Final = 75
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; ``InvalidSettingsError`` if it cannot be had. Port 0 is any that is free."""
+def listen(host: str, port: int, *, shares: bool = False) -> socket.socket:
+    """A socket that listens; ``InvalidSettingsError`` if it cannot be had. Port 0 is any that is free.
+
+    One that ``shares`` lets others of this user listen at the same port: the system gives each its part of the callers.
+    """
     if not 0 <= port <= 65_535:
         raise InvalidSettingsError(f"a port is a number from 0 to 65535, not {port}")
     try:
-        return _listener(host, port)
+        return _listener(host, port, shares=shares)
     except OSError as problem:
         raise InvalidSettingsError(
             f"cannot listen at {quote(host)}, port {port}: {problem.strerror or problem}; if another program has the "
@@ -240,7 +243,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from problem
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, shares: bool) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
     )[0]
@@ -249,6 +252,8 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         if os.name != "nt":  # there it would let two programs have one port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError:

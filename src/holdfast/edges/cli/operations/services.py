@@ -40,6 +40,7 @@ def serve(
     keyless: bool = False,
     log_format: str | None = None,
     stop_seconds: float = 20.0,
+    workers: int = 1,
     check: bool = False,
 ) -> None:
     """Serve REST, MCP, metrics and health at one address, and run the schedule in a process beside it.
@@ -55,6 +56,7 @@ def serve(
         --keyless  Serve this machine without asking for keys, though there are some.
         --log-format FORMAT  How the log on standard error is written: json, or text (as it is on a terminal).
         --stop-seconds SECONDS  How long requests have to finish at the end: 1 to 3,600.
+        --workers N  By how many processes it serves: 1 to 64, one for each core. They share the store and all limits.
         --check  Open everything that serving needs, say where it would be, and end.
 
     Examples:
@@ -66,6 +68,8 @@ def serve(
         raise InvalidInputError(f"--log-format must be json or text, not {log_format!r}")
     if not 1 <= stop_seconds <= 3_600:
         raise InvalidInputError(f"--stop-seconds must be a number from 1 to 3,600, not {stop_seconds:g}")
+    if not 1 <= workers <= 64:
+        raise InvalidInputError(f"--workers must be a number from 1 to 64, not {workers}")
     try:
         from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
         from holdfast.edges.service.run import Options, run  # noqa: PLC0415
@@ -81,7 +85,7 @@ def serve(
         sys.stdout.flush()  # whoever reads it through a pipe waits for it
 
     form = LogFormat(log_format or ("text" if sys.stderr.isatty() else "json"))
-    options = Options(host, port, not no_schedule, form, stop_seconds, keyless, call.home, call.url)
+    options = Options(host, port, not no_schedule, form, stop_seconds, keyless, call.home, call.url, workers)
     run(options, announce=announce, check=check)
 
 
