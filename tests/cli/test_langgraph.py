@@ -48,7 +48,8 @@ def test_the_status_lists_what_is_left_alone_until_somebody_is_named_for_it(shel
     assert (found["threads"], found["users"], found["without_owner"]) == (3, 2, 1)
     assert [left["thread_id"] for left in found["left_alone"]] == ["nobodys"]
     assert "--unowned-as" in shell.ok("langgraph", "status")
-    shell.ok("langgraph", "govern", place.url, "--unowned-as", "service")
+    named = shell.ok("langgraph", "govern", place.url, "--unowned-as", "service")
+    assert "Without an owner: 1 thread, now of user service." in named
     assert "nobodys" not in shell.ok("langgraph", "status")
 
 
@@ -73,7 +74,7 @@ def test_a_database_that_is_released_is_nobody_s_concern_any_more(shell: Shell, 
     shell.ok("sweep")
     code, error = shell.error("langgraph", "release", "langgraph")
     assert (code, error["code"]) == (4, "confirmation_needed")
-    assert "1 sessions are in the recycle bin" in error["message"]
+    assert "1 sessions, or earlier states of some, are in the recycle bin" in error["message"]
     assert "is not governed any more" in shell.ok("langgraph", "release", "langgraph", "--confirm")
     assert "No LangGraph database is governed" in shell.ok("langgraph", "status")
     assert shell.error("langgraph", "release", "langgraph")[1]["code"] == "not_found"

@@ -368,6 +368,18 @@ def test_a_database_without_the_tables_is_refused_by_what_is_missing(tmp_path: P
         CheckpointTables(database).prepare()
     with pytest.raises(StoreUnavailableError, match="there is no SQLite file"):
         open_database(str(tmp_path / "missing.db"))
+    (tmp_path / "notes.txt").write_text("these are notes, and more than a hundred bytes of them" * 3)
+    with pytest.raises(NotAStoreError, match=r"notes.txt is no database; name the one that LangGraph's saver writes"):
+        open_database(str(tmp_path / "notes.txt"))
+
+
+def test_a_schema_without_the_tables_is_named(tmp_path: Path) -> None:
+    with (
+        PLACES["postgres"](tmp_path) as place,
+        closing(open_database(place.url, "elsewhere")) as database,
+        pytest.raises(NotAStoreError, match="schema 'elsewhere' has no table 'checkpoints'"),
+    ):
+        CheckpointTables(database).prepare()
 
 
 def test_tables_of_a_version_that_is_not_known_are_left_alone(tmp_path: Path) -> None:

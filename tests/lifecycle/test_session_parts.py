@@ -498,7 +498,7 @@ def test_a_part_is_registered_once_and_known_to_every_process(world: World, cloc
 def test_a_part_is_given_up_only_with_an_empty_bin_or_on_purpose(world: World) -> None:
     world.write("trip", "to Rome")
     world.holdfast.sessions.remove("guide", "trip")
-    with pytest.raises(ConfirmationNeededError, match="1 sessions are in the recycle bin"):
+    with pytest.raises(ConfirmationNeededError, match=r"1 sessions.* are in the recycle bin"):
         world.holdfast.parts.remove("notes")
     assert world.holdfast.parts.remove("notes", confirm=True)["name"] == "notes"
     assert world.holdfast.parts.list() == []

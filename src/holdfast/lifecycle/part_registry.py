@@ -170,7 +170,9 @@ class PartRegistry:
         """
         registration = next((one for one in self._registered() if one.name == name), None)
         if registration is None:
-            raise NotFoundError(f"there is no part {quote(name)}; see holdfast.parts.list()")
+            raise NotFoundError(
+                f"there is no part {quote(name)}; list them with: holdfast langgraph status, or holdfast.parts.list()"
+            )
         if not confirm:
             try:
                 binned = len(self._open(registration).binned(FOREVER))
@@ -178,8 +180,8 @@ class PartRegistry:
                 raise ConfirmationNeededError(f"{problem}; nothing was changed", needs=("confirm",)) from problem
             if binned:
                 raise ConfirmationNeededError(
-                    f"{binned:,} sessions are in the recycle bin of part {name!r}, and would stay there; restore them "
-                    "first, or wait; nothing was changed",
+                    f"{binned:,} sessions, or earlier states of some, are in the recycle bin of part {name!r}, and "
+                    "would stay there; restore them first, or wait; nothing was changed",
                     needs=("confirm",),
                 )
         self.tenant.parts.remove(self.tenant.name, name)

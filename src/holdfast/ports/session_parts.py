@@ -25,7 +25,7 @@ class PartRegistration(NamedTuple):
 
     tenant: str
     name: str
-    """What people call it. It names a place in a certificate of erasure, and a folder in an export."""
+    """What people call it. It names a place in a certificate of erasure, and is in an export."""
     kind: str
     """What opens it, such as ``langgraph``."""
     url: str

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from holdfast.core.errors import (
     ConflictError,
     InvalidInputError,
+    NotAStoreError,
     StorageError,
     StoreAwayError,
     StoreBusyError,
@@ -231,6 +232,10 @@ class SqliteDatabase:
                 raise StoreBusyError(f"{self.place} was kept busy by other writers; try again") from problem
             if "readonly" in str(problem):
                 raise StoreReadOnlyError(f"{self.place} cannot be written: {problem}") from problem
+            if "not a database" in str(problem):
+                raise NotAStoreError(
+                    f"{self.place} is no database; name the one that LangGraph's saver writes"
+                ) from problem
             raise StorageError(f"{self.place} failed: {problem}") from problem
 
 
@@ -263,7 +268,8 @@ class PostgresDatabase:
             except psycopg.Error as problem:
                 raise StoreAwayError(f"cannot connect to {place_of(url)}: {problem}") from problem
 
-        return cls(connect, schema, place_of(url))
+        within = "" if schema == "public" else f", schema {schema!r}"
+        return cls(connect, schema, f"{place_of(url)}{within}")
 
     @property
     def version(self) -> int:

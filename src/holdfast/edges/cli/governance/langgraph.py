@@ -21,6 +21,8 @@ _NONE = "No LangGraph database is governed; begin with: holdfast langgraph gover
 def _show_governed(found: Mapping[str, Any]) -> Iterator[Part]:
     whose = f"{plural(found['threads'], 'thread')} of {plural(found['users'], 'user')}"
     yield good(f"{found['place']} is governed as {found['name']!r}: {whose}.")
+    if found["unowned_as"] is not None:
+        yield f"Without an owner: {plural(found['without_owner'], 'thread')}, now of user {found['unowned_as']}."
     yield from _show_left(found)
     yield "Threads that are idle for as long as conversations may be go to the recycle bin with the next sweep."
     yield "See which: holdfast sweep --dry-run"
