@@ -229,7 +229,7 @@ def look(graph: Any, config: RunnableConfig) -> tuple[Any, ...]:
 
 
 def stored_bytes(place: Place, folder: Path) -> bytes:
-    """All bytes of a database: its files, or every row of every table."""
+    """All bytes of a database: its files, or every row of every table, and the samples that the server keeps."""
     if place.url.startswith("sqlite"):
         return b"".join(file.read_bytes() for file in folder.glob("threads-*.db*"))
     found = b""
@@ -239,7 +239,16 @@ def stored_bytes(place: Place, folder: Path) -> bytes:
             with connection.cursor().copy(f'COPY "{place.schema}"."{table}" TO STDOUT'.encode()) as copy:
                 text = b"".join(copy)
             found += text + b"".join(bytes.fromhex(part) for part in _hex_of(text))
+        samples = "SELECT concat_ws(' ', most_common_vals, histogram_bounds) FROM pg_stats WHERE schemaname = %s"
+        found += b"".join(str(sample).encode() for (sample,) in connection.execute(samples, (place.schema,)))
     return found
+
+
+def take_samples(place: Place) -> None:
+    """Let a server look at its tables, as it does by itself when many rows have changed."""
+    if place.url.startswith("postgresql"):
+        with psycopg.connect(place.url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
 
 
 def _hex_of(text: bytes) -> list[str]:

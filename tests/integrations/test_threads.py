@@ -23,7 +23,7 @@ from holdfast.health.store import _check_parts
 from holdfast.integrations.langgraph.governed import Governed
 from holdfast.integrations.langgraph.threads import Threads
 from homes import Homes
-from integrations.graphs import PLACES, Place, config_of, langgraph_time, look, say, stored_bytes, talk
+from integrations.graphs import PLACES, Place, config_of, langgraph_time, look, say, stored_bytes, take_samples, talk
 from privacy.backups.stores import lose_machine
 
 
@@ -195,6 +195,7 @@ def test_an_erasure_leaves_no_byte_of_the_user_and_says_what_it_took(world: Worl
     world.say("binned", "a secret of zoe", "zoe")
     world.say("other", "a word of bob", "bob")
     world.holdfast.sessions.remove("helper", "binned", user_id="zoe")
+    take_samples(world.place)
 
     erasure = world.holdfast.erase_user("zoe")
 

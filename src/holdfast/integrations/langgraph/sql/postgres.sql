@@ -79,6 +79,10 @@ WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 SELECT thread_id, sum(pg_column_size(blob)) FROM @checkpoint_blobs
 WHERE thread_id IN LIST(:threads) GROUP BY thread_id
 
+-- name: clear_samples
+SELECT pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)
+FROM pg_stats WHERE schemaname = :schema AND tablename IN LIST(:tables)
+
 -- name: lock
 SELECT pg_advisory_xact_lock(1214203980, hashtext(thread_id)) FROM unnest(:threads::text[]) AS asked(thread_id)
 
