@@ -323,8 +323,8 @@ class PostgresDatabase:
         return [StoredCheckpoint(*row).describe(thread_id, sends, blobs) for row in rows]
 
     def scrub(self) -> None:
-        """Let the server keep no samples of deleted rows. Before version 18 it keeps those of tables that are empty. The
-        space of the rows it uses again, as certificates of erasure say.
+        """Let the server keep no samples of deleted rows. Before version 18 it keeps those of tables that are empty.
+        The space of the rows it uses again, as certificates of erasure say.
         """
         tables = [*self.tables, *(BIN + table for table in self.tables), "holdfast_bin", "holdfast_threads"]
         if self._connection.info.server_version >= _CLEARS_SAMPLES:
