@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -283,6 +284,8 @@ def _make_request(verb: Verb, said: dict[str, Any], seconds: float) -> Request:
     except (TypeError, ValueError, RecursionError) as wrong:
         raise InvalidInputError(f"{verb.name} was called with what is no JSON: {wrong}") from None
     headers = {"Content-Type": "application/json"}
+    if "opentelemetry.propagate" in sys.modules:  # the program traces: the service goes on with its trace
+        sys.modules["opentelemetry.propagate"].inject(headers)
     is_write = verb.right != _READ
     if is_write:
         headers["Idempotency-Key"] = str(uuid4())

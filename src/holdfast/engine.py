@@ -81,6 +81,7 @@ class Holdfast(TenantServices):
         self.certificates, self.schedule = base.certificates, base.schedule
         self.access, self.sign_ins, self.replies = base.access, base.sign_ins, base.replies
         self.agents, self.tools = self.registry.agents, self.registry.tools
+        self.telemetry = base.telemetry
 
     def of_tenant(self, tenant: str) -> Holdfast:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes

@@ -134,6 +134,10 @@ class Settings:
         "How far a clock may be ahead of what the store has seen before what cannot be undone waits.", 3.0, 1, 36_500
     )
     erasure_hours: float = _number("Within how many hours an erasure is to be done and certified.", 24.0, 0.01, 36_500)
+    otel: bool = _switch("yes tells OpenTelemetry of operations, requests and metrics.", on=False)
+    otel_content: bool = _switch(
+        "yes lets traces have queries, contents, and the ids of users and sessions. They are personal data.", on=False
+    )
     pool_size: int = _number("The most connections to PostgreSQL that one process holds.", 16, 1, 1_000)
     prepare: bool = _switch("no prepares no statements on PostgreSQL, for a PgBouncer before 1.21.", on=True)
     distribute: bool = _switch("yes spreads new tables over a Citus cluster.", on=False)

@@ -64,6 +64,7 @@ from holdfast.storage.objects import open_backups, open_cold, open_keeping
 from holdfast.storage.relational.coordination import new_holder
 from holdfast.storage.stores import open_database, open_short_term, store_url, stores_over, witness_of
 from holdfast.storage.transfer.stores import DatabaseRows
+from holdfast.telemetry import Telemetry
 
 if TYPE_CHECKING:  # most processes make and restore no backups
     from holdfast.backups.catalog import Catalog
@@ -119,6 +120,9 @@ class Store:
             self._parts = OpenParts(settings.url)
             self.services = self._make_services(clock or system_clock, is_watched=clock is None)
             self._make_shared_services()
+            self.telemetry = Telemetry(content=settings.otel_content) if settings.otel else None
+            if self.telemetry is not None:
+                self.services.latencies.observe = self.telemetry.record
             self._open()
         except BaseException:
             self.database.close()

@@ -48,6 +48,8 @@ class Latencies:
         self._kept: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._missed: dict[tuple[str, str], int] = defaultdict(int)
         self._lock = threading.Lock()
+        self.observe: Callable[[str, str, float], None] | None = None
+        """Hears of each operation, where anybody wants to."""
 
     def record(self, operation: str, kind: str, ms: float, target_ms: float) -> None:
         """Keep a duration; log a warning if it misses its target."""
@@ -55,6 +57,8 @@ class Latencies:
             self._kept[operation, kind].append(ms)
             if ms > target_ms:
                 self._missed[operation, kind] += 1
+        if self.observe is not None:
+            self.observe(operation, kind, ms)
         if ms > target_ms:
             _log.warning("%s of %s memory took %.2f ms (target: %g ms)", operation, kind, ms, target_ms)
 

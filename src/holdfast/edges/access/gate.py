@@ -272,6 +272,8 @@ class Gate:
         if not principal.reaches_tenant(self.tenant_id):
             raise ForbiddenError(f"the key is for another tenant than {self.tenant_id!r}")
         self._holdfast = holdfast
+        self.telemetry = holdfast.telemetry
+        """Hears of operations, where the settings say so."""
 
     def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
@@ -157,7 +158,10 @@ class Operation:
         """
         if isinstance(asked, Paged):
             asked.bind(self.name, gate.tenant_id)
-        return partial(_run_as, gate.principal.actor(edge), partial(self.run, self._reach(gate, asked), asked))
+        run = partial(self.run, self._reach(gate, asked), asked)
+        if gate.telemetry is not None:
+            run = partial(_run_traced, gate.telemetry.operation(self.name, edge, asked.__dict__), run)
+        return partial(_run_as, gate.principal.actor(edge), run)
 
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can get anything but a refusal from it."""
@@ -182,6 +186,11 @@ class Operation:
                 return gate.tenant(self.right)
             case Reach.STORE:
                 return gate.store(self.right)
+
+
+def _run_traced(span: AbstractContextManager[None], run: Callable[..., Any], *args: Any) -> Any:
+    with span:
+        return run(*args)
 
 
 def _run_as(actor: str, run: Callable[..., Any], *args: Any) -> Any:

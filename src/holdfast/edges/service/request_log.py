@@ -18,6 +18,7 @@ from holdfast import __version__
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.loopback import header, refuse
 from holdfast.edges.service.probes import PATHS
+from holdfast.telemetry import Telemetry
 
 _OPTIONS: Final = {Histogram: {"buckets": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)}}
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -101,12 +102,29 @@ class RequestLog:
     A caller's own ``X-Request-ID`` is kept if it is a plain one.
     """
 
-    def __init__(self, app: ASGIApp, traffic: Traffic, *, timer: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        traffic: Traffic,
+        *,
+        timer: Callable[[], float] = time.perf_counter,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self._app = app
+        self._telemetry = telemetry
         self._traffic = traffic
         self._timer = timer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._telemetry is None:
+            await self._answer(scope, receive, send)
+            return
+        with self._telemetry.request(scope["headers"], scope["method"]) as end:
+            status = await self._answer(scope, receive, send)
+            end(route_of(scope), status)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Answer a request; its status."""
         given = header(scope, b"x-request-id") or ""
         request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(16)
         scope.setdefault("state", {})["request_id"] = request_id
@@ -117,6 +135,7 @@ class RequestLog:
             await self._run(scope, receive, answer)
         finally:
             self._record(scope, answer, request_id, self._timer() - began)
+        return answer.status or _CALLER_LEFT
 
     async def _run(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:

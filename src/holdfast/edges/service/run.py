@@ -49,6 +49,7 @@ from holdfast.edges.service.workers import (
 from holdfast.engine import Holdfast
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.objects import open_cold, open_keeping
+from holdfast.telemetry import export
 
 MCP: Final = "/mcp"
 
@@ -121,7 +122,7 @@ def build_service(
         buckets = Buckets(rate) if shared is None else shared.buckets(rate)
         traffic.rate_callers.set_function(lambda: len(buckets))
         app = RateLimit(app, buckets, free=(HEALTH, READY))
-    return Service(api, RequestLog(ProblemPages(app), traffic), limit)
+    return Service(api, RequestLog(ProblemPages(app), traffic, telemetry=holdfast.telemetry), limit)
 
 
 def _parts(
@@ -273,6 +274,9 @@ def _serve(
 ) -> str:
     # Of each counter a second series would tell when it was made, which nobody asks for.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    if holdfast.telemetry is not None:
+        export()
+        holdfast.telemetry.observe(holdfast.collector)
     settings = holdfast.settings
     connections = Connections(most_connections(settings.connections), head_seconds=settings.head_seconds)
     server = Server(listener, stop_seconds=orders.stop_seconds, connections=connections)
