@@ -52,7 +52,7 @@ def test_say_why_a_memory_is_still_there(opened: Window) -> None:
     opened.click("User moved to Lyon in August")
     heading(opened.page, "Its life")
     said = opened.text()
-    assert "365 days after it was brought back, by the default for long_term" in said
+    assert "365 days after it was corrected, by the default for long_term" in said
     assert "corrected" in said
 
 

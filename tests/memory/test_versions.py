@@ -164,9 +164,26 @@ def test_age_counts_from_a_correction_and_not_from_an_update(
     memory.add("Ann lives in Lyon.", key="city")
     memory.update(updated, "Ann likes green tea.")
     clock.advance(days=100)
+    assert "365 days after it was corrected" in memory.explain(keyed)["summary"]
     holdfast.sweep(confirm=True)
     assert not memory.get(keyed)["is_archived"]
     assert memory.get(updated)["is_archived"]
+
+
+def test_a_correction_reaches_an_archived_copy_too(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
+    copy = memory.add("Ann lives in Paris.", metadata={"said": "in May"})["memory_id"]
+    clock.advance(days=366)
+    holdfast.sweep(confirm=True)
+    assert memory.get(copy)["is_archived"]
+    known = memory.add("Ann lives in Paris.")["memory_id"]
+
+    memory.correct(known, "Ann lives in Lyon.")
+
+    found = memory.retrieve("Where does Ann live?", include_archived=True)
+    assert [one["content"] for one in found] == ["Ann lives in Lyon."]
+    back = memory.get(copy)
+    assert (back["content"], back["is_archived"], back["metadata"]) == ("Ann lives in Lyon.", False, {"said": "in May"})
+    assert said(memory, copy) == ["Ann lives in Paris.", "Ann lives in Lyon."]
 
 
 def test_rules_say_how_many_versions_are_kept_and_for_how_long(

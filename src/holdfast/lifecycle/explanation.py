@@ -35,7 +35,8 @@ def explain_record(record: Record, life: Life, holds: list[Hold], links: Links, 
     facts = record_facts(record)
     coming = next_move(facts, life, now)
     if coming is not None and record.aged_from not in (None, record.dated_at):
-        anew = coming.reason.replace("after it was made", _BACK).replace("after it ended", _BACK)
+        since = _describe_start(record, links.entries)
+        anew = coming.reason.replace("after it was made", since).replace("after it ended", since)
         coming = coming._replace(reason=anew)
     kept = [hold for hold in holds if hold.covers(facts.thing)]
     return _explain(record, life, kept, links, now, what=f"{record.kind} memory", coming=coming)
@@ -208,8 +209,15 @@ def explain_gone(memory_id: str, entries: list[AuditEntry]) -> dict[str, Any] | 
     }
 
 
-_BACK = "after it was brought back"
 _FAR = 253_402_300_799_000_000
+
+
+def _describe_start(record: Record, entries: list[AuditEntry]) -> str:
+    """What the age of a record counts from that does not count from when it was made."""
+    back = {entry.at for entry in entries if entry.action in (Action.RESTORED, Action.REHYDRATED)}
+    if record.aged_from in back or (record.revision == 1 and record.ttl is None):
+        return "after it was brought back"
+    return "after it was corrected" if record.revision > 1 else "after it was last used"
 
 
 def record_facts(record: Record) -> RecordFacts:

@@ -50,15 +50,6 @@ from holdfast.storage.relational.versions import find_rewritten, is_long, trim
 _GONE: Final = 0
 
 
-class EncodingRow(NamedTuple):
-    """What a record is found by."""
-
-    id: str
-    model: str | None
-    vectors: bytes | None
-    terms: bytes
-
-
 class RefreshedRow(NamedTuple):
     """A record whose time is to count anew."""
 
@@ -317,7 +308,7 @@ class SqlRecords(SqlStore):
             asked = [(to_json(ids), number) for (_, ids), number in zip(wanted, numbers, strict=True)]
             tx.ask_ahead((name, one) for one in asked for name in ("records.entries", "records.encodings"))
             found = [tx.all(record_rows.RecordRow, "records.entries", one) for one in asked]
-            encodings = [tx.all(EncodingRow, "records.encodings", one) for one in asked]
+            encodings = [tx.all(record_rows.EncodingRow, "records.encodings", one) for one in asked]
         entries = []
         for (subject, _), rows, encoded in zip(wanted, found, encodings, strict=True):
             known = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encoded}
@@ -393,7 +384,9 @@ class SqlRecords(SqlStore):
         agent = row.agent_id if "agent" in kind.scope else None
         asked = (batch.number, row.text_hash, kind.code, row.key, record.updated_at, agent)
         for found in batch.tx.all(record_rows.RecordRow, "records.twins", asked):
-            there = record_moves.find_current(batch.tx, found.id, batch.number, with_metadata=True)
+            there = record_moves.find_current(batch.tx, found.id, batch.number, with_metadata=True) or row
+            if there.pack is not None and excess(batch.counter(kind).usage(maximum), 0, stored.size - there.size):
+                continue  # there is no room to bring it back: what is archived is found by those alone who ask for it
             twin = record_rows.as_record(record.scope.subject, found)
             sources = tuple(one for one in record.derived_from if one != twin.id)
             origin = Origin(record.written_by, sources).fields(twin.scope.agent_id)
@@ -401,7 +394,7 @@ class SqlRecords(SqlStore):
             changed = replace(twin, content=record.content, updated_at=now, aged_from=now, **origin)
             own = record_rows.to_stored(changed.content, changed.metadata, None)
             reason = f"it said the same as memory {record.id}, which was corrected"
-            self._rewrite(batch, there or row, Entry(changed, entry.encoding), own, maximum, reason=reason)
+            self._rewrite(batch, there, Entry(changed, entry.encoding), own, maximum, reason=reason)
 
     def _rewrite(
         self,

@@ -213,6 +213,15 @@ class RecordRow(NamedTuple):
     subject: Subject = NOBODY
 
 
+class EncodingRow(NamedTuple):
+    """What a record is found by."""
+
+    id: str
+    model: str | None
+    vectors: bytes | None
+    terms: bytes
+
+
 class Stored(NamedTuple):
     """What a record's own text and data become in its row, in the order in which they are written."""
 

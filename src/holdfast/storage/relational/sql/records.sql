@@ -68,7 +68,7 @@ WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2)
 -- name: twins
 SELECT :RECORD FROM records JOIN profiles ON profiles.no = records.profile
 WHERE subject = $1 AND subject + 0 = $1 AND text_hash = $2 AND records.kind = $3 AND key <> $4 AND name IS NULL
-  AND state IN ('active', 'archived') AND state = 'active' AND (delete_after IS NULL OR aged_from + delete_after > $5)
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $5)
   AND ($6::text IS NULL OR agent_id = $6)
 ORDER BY key
 
