@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
-from holdfast.core.errors import AgentRemovedError, ExpiredError, HeldError, InvalidContentError, InvalidInputError
+from holdfast.core.errors import (
+    AgentRemovedError,
+    ExpiredError,
+    HeldError,
+    InvalidContentError,
+    InvalidInputError,
+    StorageError,
+)
 from homes import on_sqlite
 
 
@@ -307,3 +314,24 @@ def test_a_session_is_what_a_plain_list_would_be(holdfast: Holdfast, clock: Fake
                     assert message_id == known[message["external_id"]]
         for read in (short_term.get_full_history, short_term.get_conversation_history):
             assert [(m["message_id"], m["content"], m.get("external_id")) for m in read()] == model
+
+
+def test_a_message_is_in_the_history_and_in_the_window_or_in_neither(
+    holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.short_term.add_message("user", "hello")
+    commits: list[None] = []
+    monkeypatch.setattr(holdfast.database, "on_commit", lambda: commits.append(None))
+    memory.short_term.add_message("user", "I like tea")
+    assert len(commits) == 1
+
+    def fail(*_args: object, **_options: object) -> NoReturn:
+        raise StorageError("the window cannot be written")
+
+    monkeypatch.setattr("holdfast.storage.relational.sessions.SqlShortTerm.append", fail)
+    with pytest.raises(StorageError):
+        memory.short_term.add_message("user", "I like coffee")
+    monkeypatch.undo()
+    said = ["hello", "I like tea"]
+    assert [one["content"] for one in memory.short_term.get_conversation_history()] == said
+    assert [one["content"] for one in holdfast.sessions.history("travel_agent", "sess_abc123")] == said

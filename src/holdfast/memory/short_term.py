@@ -130,6 +130,12 @@ class ShortTerm:
             for i, one in zip(ids, drafts, strict=True)
         ]
         ttl, most = short_term_life(self._services.rules.life(_KIND.name.value, self._scope)), _KIND.max_memories
+        if self._services.short_term.is_outside:
+            return self._write(messages, ttl, most, now)
+        with self._services.history.together(self._scope.subject):
+            return self._write(messages, ttl, most, now)
+
+    def _write(self, messages: Sequence[Message], ttl: int, most: int, now: int) -> WindowChange:
         appended = self._services.history.append(self._scope, messages, now=now, summarize=roll)
         new = [one for one, stored in zip(messages, appended.ids, strict=True) if one.id == stored]
         recent = [one for one in new if one.created_at + ttl > now]
@@ -140,6 +146,8 @@ class ShortTerm:
                 self._scope, recent, ttl=ttl, now=now, most=most, session=appended.session
             )
         except HoldfastError:
+            if not self._services.short_term.is_outside:
+                raise
             with suppress(HoldfastError):  # what is away now may be the history too
                 self._services.history.take_back(self._scope, appended, [one.id for one in new], summarize=roll)
             raise

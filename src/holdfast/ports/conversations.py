@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from holdfast.core.decisions import Hold
@@ -92,6 +93,11 @@ class MessageStore(Protocol):
 
         A session whose time is over is not revived: it goes to the recycle bin (one that a hold keeps gives up its
         name), and another begins.
+        """
+
+    def together(self, subject: Subject) -> AbstractContextManager[None]:
+        """What is written for a subject in the block, here and in a window of the same database, is one transaction:
+        committed when the block ends, undone if it raises.
         """
 
     def take_back(self, scope: Scope, appended: Appended, message_ids: Sequence[str], *, summarize: Summarize) -> None:

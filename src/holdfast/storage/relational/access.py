@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -20,7 +21,16 @@ from holdfast.core.records import ALL, Subject
 from holdfast.core.values import SECOND, to_json
 from holdfast.ports.coordination import REQUEST, Claim, ClaimedError, ConsoleJob, StoredReply
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Bindings, Database, Question, R, RowType, SqlStore, Transaction
+from holdfast.storage.relational.database import (
+    Bindings,
+    Database,
+    Question,
+    R,
+    RowType,
+    SqlStore,
+    Transaction,
+    Transactions,
+)
 
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"
@@ -143,8 +153,14 @@ def _parse_ids(text: str | None) -> frozenset[str] | None:
     return None if text is None else frozenset(json.loads(text))
 
 
+#: The transaction that all stores of a database write in just now, and that database.
+_TOGETHER: ContextVar[tuple[Database, Transaction] | None] = ContextVar("together", default=None)
+
+
 class RequestDatabase:
-    """``Transactions`` that are parts of one, while a request is carried out that must be done once."""
+    """``Transactions`` that are parts of one, while a request is carried out that must be done once, or several stores
+    write together.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -161,16 +177,14 @@ class RequestDatabase:
 
     def read(self, subject: Subject | None = None) -> AbstractContextManager[Transaction]:
         """A view of the store as it is now, with what the request has written."""
-        request = self._request()
-        tx = None if request is None else request.transaction
+        tx = self._transaction()
         return self._database.read(subject) if tx is None else nullcontext(tx)
 
     def ask(
         self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
     ) -> list[R]:
         """The rows of one statement, with what the request has written."""
-        request = self._request()
-        tx = None if request is None else request.transaction
+        tx = self._transaction()
         if tx is not None:
             return tx.all(row, statement, bindings)
         return self._database.ask(row, statement, bindings, patience=patience)
@@ -179,8 +193,32 @@ class RequestDatabase:
         self, subject: Subject | None = None, first: Question | None = None
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes, or the part of one that this is."""
-        request = self._request()
+        request, together = self._request(), self._together()
+        if together is not None:
+            return nullcontext(together)
         return self._database.write(subject, first) if request is None else request.part()
+
+    @contextmanager
+    def together(self, subject: Subject) -> Iterator[None]:
+        """What the stores of this database write for a subject in the block is one transaction."""
+        if self.is_shared:
+            yield
+            return
+        with self._database.write(subject) as tx:
+            token = _TOGETHER.set((self._database, tx))
+            try:
+                yield
+            finally:
+                _TOGETHER.reset(token)
+
+    def _together(self) -> Transaction | None:
+        found = _TOGETHER.get()
+        return found[1] if found is not None and found[0] is self._database else None
+
+    def _transaction(self) -> Transaction | None:
+        """The transaction that a look is part of, because what it has written is to be seen."""
+        request = self._request()
+        return self._together() if request is None else request.transaction
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[Transaction]:
@@ -203,7 +241,12 @@ class RequestDatabase:
     @property
     def is_shared(self) -> bool:
         """Whether what is written now is part of a transaction that is not committed yet when its block ends."""
-        return self._request() is not None
+        return self._request() is not None or self._together() is not None
+
+
+def write_together(database: Transactions, subject: Subject) -> AbstractContextManager[None]:
+    """What the stores over a database write for a subject in the block is one transaction."""
+    return database.together(subject) if isinstance(database, RequestDatabase) else nullcontext()
 
 
 class SqlRequest:

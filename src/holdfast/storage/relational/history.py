@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -19,6 +20,7 @@ from holdfast.ports.conversations import Session
 from holdfast.ports.coordination import Lease
 from holdfast.ports.session_parts import PartSession
 from holdfast.storage.relational import sessions
+from holdfast.storage.relational.access import write_together
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
@@ -91,6 +93,9 @@ class SqlHistory(SqlStore):
         self._profiles = Profiles()
 
     # --- the conversation of a scope ---------------------------------------------------------------------------
+
+    def together(self, subject: Subject) -> AbstractContextManager[None]:
+        return write_together(self._database, subject)
 
     def append(
         self, scope: Scope, messages: Sequence[Message], *, now: int, summarize: ports.Summarize
