@@ -287,7 +287,7 @@ class Holdfast(TenantServices):
 
     def metrics(self) -> bytes:
         """All metrics in Prometheus' format."""
-        return exposition(self.collector)
+        return exposition(self.collector.collect)
 
     @cached_property
     def collector(self) -> Collector:

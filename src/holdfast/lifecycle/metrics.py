@@ -37,6 +37,8 @@ class Metric(NamedTuple):
     type: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     meaning: str
+    of_process: bool = False
+    """Whether it tells of the process that is asked, and not of the store."""
 
     @property
     def exposed(self) -> str:
@@ -45,7 +47,7 @@ class Metric(NamedTuple):
 
 
 METRICS: Final = {
-    row["name"]: Metric(row["name"], row["type"], tuple(row["labels"]), row["meaning"])
+    row["name"]: Metric(row["name"], row["type"], tuple(row["labels"]), row["meaning"], "of" in row)
     for row in json.loads(resources.files("holdfast.lifecycle").joinpath("metrics.json").read_bytes())
 }
 #: The name of a metric, the values of its labels, and its value.
@@ -74,17 +76,27 @@ class Collector:
 
     def collect(self) -> Iterable[Any]:
         """Every metric as it is now."""
-        found: dict[str, defaultdict[tuple[str, ...], float]] = {name: defaultdict(float) for name in METRICS}
-        for name, labels, value in chain(self._moves(), self._state(), self._jobs(), self._erasures(), self.process()):
+        yield from self.collect_stored()
+        yield from self.collect_process()
+
+    def collect_stored(self) -> Iterable[Any]:
+        """The metrics that are read from the store, and how long operations take."""
+        yield from self._make(False, chain(self._moves(), self._state(), self._jobs(), self._erasures()))
+        yield from self._read_histograms().values()
+
+    def collect_process(self) -> Iterable[Any]:
+        """The metrics of this process."""
+        yield from self._make(True, self.process())
+
+    def _make(self, of_process: bool, samples: Iterable[Sample]) -> Iterator[Any]:  # noqa: FBT001 - see above
+        wanted = [one for one in METRICS.values() if one.of_process is of_process and one.type != "histogram"]
+        found: dict[str, defaultdict[tuple[str, ...], float]] = {one.name: defaultdict(float) for one in wanted}
+        for name, labels, value in samples:
             found[name][labels] += value
-        histograms = self._read_histograms()
-        for name, metric in METRICS.items():
-            if metric.type == "histogram":
-                yield histograms[name]
-                continue
+        for metric in wanted:
             make = self._families.CounterMetricFamily if metric.type == "counter" else self._families.GaugeMetricFamily
             family = make(metric.name, metric.meaning, labels=metric.labels)
-            for labels, value in sorted(found[name].items()):
+            for labels, value in sorted(found[metric.name].items()):
                 family.add_metric(list(labels), value)
             yield family
 
@@ -193,11 +205,18 @@ def measure_process(index: IndexMemory, pool: Mapping[str, int], replies: Mappin
         yield "holdfast_replies", (result,), count
 
 
-def exposition(collector: Collector) -> bytes:
-    """All metrics as Prometheus reads them."""
+class PartCollector:
+    """A part of a collector, as a registry takes it."""
+
+    def __init__(self, collect: Callable[[], Iterable[Any]]) -> None:
+        self.collect = collect
+
+
+def exposition(collect: Callable[[], Iterable[Any]]) -> bytes:
+    """Metrics as Prometheus reads them."""
     client = _prometheus()
     registry = client.CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    registry.register(PartCollector(collect))
     text: bytes = client.generate_latest(registry)
     return text
 

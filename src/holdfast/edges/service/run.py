@@ -47,6 +47,7 @@ from holdfast.edges.service.workers import (
     run_workers,
 )
 from holdfast.engine import Holdfast
+from holdfast.lifecycle.metrics import PartCollector, exposition
 from holdfast.ports.objects import ObjectStore
 from holdfast.storage.objects import open_cold, open_keeping
 from holdfast.telemetry import export
@@ -102,6 +103,7 @@ def build_service(
 ) -> Service:
     """``api`` with all layers around it, the outermost last. ``shared`` is what a worker has in common with others."""
     traffic = Traffic()
+    traffic.registry.register(PartCollector(holdfast.collector.collect_process))
     parts = _parts(holdfast, schedule, stopping)
     if schedule is not None:
         traffic.registry.register(schedule)
@@ -113,8 +115,8 @@ def build_service(
     readiness = Readiness(parts)
     limit = RequestLimit(api, limits, None if shared is None else shared.tally())
     expose = generate_latest if shared is None else shared.write_metrics
-    exposition = partial(_write_metrics, holdfast, traffic, expose)
-    app: ASGIApp = Probes(limit, readiness=readiness, exposition=exposition, access=holdfast.access)
+    metrics = partial(_write_metrics, holdfast, traffic, expose)
+    app: ASGIApp = Probes(limit, readiness=readiness, exposition=metrics, access=holdfast.access)
     if not keys_required:
         app = LocalOnly(app)
     elif limits.rate_per_second:
@@ -161,7 +163,7 @@ def _check_bucket(objects: ObjectStore) -> None:
 def _write_metrics(holdfast: Holdfast, traffic: Traffic, expose: Callable[[CollectorRegistry], bytes]) -> bytes:
     """What Prometheus reads: the metrics of this process, and those of the store if it answers."""
     try:
-        stored = holdfast.metrics()
+        stored = exposition(holdfast.collector.collect_stored)
     except HoldfastError:
         stored = b""
     traffic.store_up.set(int(bool(stored)))

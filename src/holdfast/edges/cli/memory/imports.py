@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from itertools import islice
@@ -21,6 +21,7 @@ from holdfast.edges.cli.output import Part, Rows, plural, warn
 _BATCH: Final = 200
 _SHOWN: Final = 20
 _LISTED: Final = 1_000
+_COUNTED: Final = ("added", "corrected", "existing", "kept_out")
 
 
 class Origin(StrEnum):
@@ -33,7 +34,7 @@ class Origin(StrEnum):
 
 
 def _show_imported(done: Mapping[str, Any]) -> Iterator[Part]:
-    counts = [(name.replace("_", " "), done[name]) for name in ("added", "corrected", "existing", "kept_out")]
+    counts = [(name.replace("_", " "), done[name]) for name in _COUNTED]
     yield Rows("what, memories>", [*counts, ("skipped", done["skipped_count"])])
     for one in done["skipped"][:_SHOWN]:
         yield warn(f"{one['where']}: {one['reason']}")
@@ -76,34 +77,44 @@ def import_memories(
     """
     memory = call.memory
     named = source or f"import:{origin.value}:{iso(call.engine.services.now())[:10]}"
-    counts = dict.fromkeys(("added", "corrected", "existing", "kept_out", "skipped_count"), 0)
-    skipped: list[dict[str, Any]] = []
     with ExitStack() as stack:
-        file = stack.enter_context(_open_report(report)) if report is not None else None
+        tally = _Tally(stack.enter_context(_open_report(report)) if report is not None else None)
         advance = stack.enter_context(call.progress("Importing", None))
-
-        def skip(where: str, key: str | None, reason: str) -> None:
-            counts["skipped_count"] += 1
-            one = {"where": where, "key": key, "reason": reason}
-            if len(skipped) < _LISTED:
-                skipped.append(one)
-            if file is not None:
-                file.write(json.dumps(one) + "\n")
-
         found = _read(origin, path, of or memory.user_id)
         while batch := list(islice(found, _BATCH)):
             items = [one for one in batch if one.item is not None]
-            for one in batch:
-                if one.item is None:
-                    skip(one.where, None, one.problem)
-            done: Any = memory.import_memories([one.item for one in items], source=named, dry_run=dry_run)
-            for name in ("added", "corrected", "existing", "kept_out"):
-                counts[name] += done[name]
-            for one in done["skipped"]:
-                skip(items[one["position"]].where, one["key"], one["reason"])
+            done = memory.import_memories([one.item for one in items], source=named, dry_run=dry_run)
+            tally.add(batch, items, done)
             advance(len(batch))
     undo = f"holdfast forget --source {shlex.quote(named)} --user {shlex.quote(memory.user_id)}"
-    return {"source": named, "dry_run": dry_run, **counts, "skipped": skipped, "undo": undo}
+    return {"source": named, "dry_run": dry_run, **tally.counts, "skipped": tally.skipped, "undo": undo}
+
+
+class _Tally:
+    """What became of all that was read; each one that was skipped is a line of the report, if there is one."""
+
+    def __init__(self, report: IO[str] | None) -> None:
+        self._report = report
+        self.counts = dict.fromkeys((*_COUNTED, "skipped_count"), 0)
+        self.skipped: list[dict[str, Any]] = []
+
+    def add(self, batch: Sequence[Any], items: Sequence[Any], done: Mapping[str, Any]) -> None:
+        """Count what was read, and what became of those that are memories."""
+        for one in batch:
+            if one.item is None:
+                self._skip(one.where, None, one.problem)
+        for name in _COUNTED:
+            self.counts[name] += done[name]
+        for one in done["skipped"]:
+            self._skip(items[one["position"]].where, one["key"], one["reason"])
+
+    def _skip(self, where: str, key: str | None, reason: str) -> None:
+        self.counts["skipped_count"] += 1
+        one = {"where": where, "key": key, "reason": reason}
+        if len(self.skipped) < _LISTED:
+            self.skipped.append(one)
+        if self._report is not None:
+            self._report.write(json.dumps(one) + "\n")
 
 
 def _open_report(report: Path) -> IO[str]:

@@ -16,6 +16,7 @@ from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import of_store
 from holdfast.edges.cli.output import Output, Part, write
 from holdfast.installation import missing_extra
+from holdfast.telemetry import export
 
 if TYPE_CHECKING:
     from holdfast.edges.service.run import Where
@@ -141,6 +142,8 @@ def mcp(call: Call, *, user: str | None = None, agent: str | None = None) -> Any
     engine = call.engine
     if sys.stdin.isatty():  # nobody but a person who tries it out
         call.tell("waiting for an MCP client on standard input; Ctrl-C ends it")
+    if engine.telemetry is not None:
+        export()
     serve_stdio(engine, secret=secret, defaults=defaults)
     return None
 
