@@ -15,6 +15,7 @@ import matplotlib as mpl
 from bench import archive, corrections, deployment, footprint, large_scope, lifecycle, quality, service, start
 from bench.langgraph import store
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
+from holdfast.recall.embedders import open_embedder
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -220,8 +221,9 @@ def _archived(found: archive.Figures) -> str:
 
 
 def write_quality(docs: Path, locomo: str | None) -> None:
-    """The section on recall quality."""
-    tables = list(quality.tables(None if locomo is None else Path(locomo)))
+    """The section on recall quality, with the embedder that ``HOLDFAST_EMBEDDER`` names."""
+    name = os.environ.get("HOLDFAST_EMBEDDER", "static")
+    tables = list(quality.tables(None if locomo is None else Path(locomo), open_embedder(name)))
     rows = [
         "| set | memories | queries | " + " | ".join(quality.WAYS) + " | gain | R@1 | P@5 | AUC |",
         "|---|---:|---:|" + "---:|" * (len(quality.WAYS) + 4),
@@ -240,12 +242,23 @@ def write_quality(docs: Path, locomo: str | None) -> None:
         "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does.\n"
         "Of that: the gain over the better of vectors and words, with the 95 % interval of a paired bootstrap; how\n"
         "often the first result is right (R@1); P@5; and where a set has several users, how often their own questions\n"
-        "score higher than those about somebody else (AUC). The default embedder throughout; `bench/quality.py` says\n"
-        "what each set is.\n"
-        f"`make bench` on a {machine()}.\n\n" + "\n".join(rows) + "\n\n![recall](img/recall.png)\n"
+        "score higher than those about somebody else (AUC). `bench/quality.py` says what each set is.\n"
+        f"`HOLDFAST_EMBEDDER={name} python -m bench --only quality --locomo locomo10.json` on a {machine()}.\n\n"
+        + "\n".join(rows)
+        + f"\n\n{_describe_threshold(tables)}\n"
     )
-    _plot_quality(docs / "img", tables)
-    _section(docs, "Recall quality", text)
+    if name == "static":
+        _plot_quality(docs / "img", tables)
+        text += "\n![recall](img/recall.png)\n"
+    _section(docs, "Recall quality" if name == "static" else f"Recall quality with {name}", text)
+
+
+def _describe_threshold(tables: Sequence[quality.Table]) -> str:
+    """What one threshold keeps of each set of several users."""
+    threshold = quality.common_threshold(tables)
+    kept = [(table.name, *table.scores.kept(threshold)) for table in tables if table.scores is not None]
+    told = "; ".join(f"{name}: {own:.0%} and {foreign:.0%}" for name, own, foreign in kept)
+    return f"One threshold for all of them, {threshold:.2f}, keeps of the own and of the foreign questions: {told}."
 
 
 def _section(docs: Path, title: str, text: str) -> None:
