@@ -28,13 +28,14 @@ from bench import (
     service,
     speed,
     start,
+    sweeps,
 )
 from bench.langgraph import store
 
 _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "speed": lambda asked: report.write_speed(asked.docs, speed.measure(asked.users, asked.folder), asked.users),
     "lifecycle": lambda asked: report.write_lifecycle(
-        asked.docs, lifecycle.measure(asked.users, asked.folder), asked.users
+        asked.docs, [*lifecycle.measure(asked.users, asked.folder), *sweeps.measure(folder=asked.folder)], asked.users
     ),
     "archive": lambda asked: report.write_archive(asked.docs, footprint.measure_all(), asked.locomo),
     "quality": lambda asked: report.write_quality(asked.docs, asked.locomo),

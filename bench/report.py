@@ -111,6 +111,7 @@ def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int)
     text = (
         f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
         f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between recalls.\n"
+        "On PostgreSQL, 10,000 users have 100 memories each, and commits are durable.\n"
         f"`make bench` on a {machine()}.\n\n" + _measured(figures)
     )
     _section(docs, "Lifecycle", text)

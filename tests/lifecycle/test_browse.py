@@ -149,7 +149,7 @@ def test_a_page_passes_over_a_bounded_number_and_says_where_to_go_on(
 ) -> None:
     made = fill(holdfast, clock)
     whole = [one["memory_id"] for one in browse(holdfast, agent_id="agent1")]
-    monkeypatch.setattr("holdfast.storage.relational.dues._PASSED_OVER", 3)
+    monkeypatch.setattr("holdfast.storage.relational.figures._PASSED_OVER", 3)
     found: list[Any] = []
     pages, after = 0, None
     while True:

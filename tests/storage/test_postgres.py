@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 import raw
-from clocks import wait_until
+from clocks import FakeClock, wait_until
 from holdfast import Holdfast
 from holdfast.core.errors import (
     ClosedError,
@@ -33,6 +33,7 @@ from holdfast.core.errors import (
 from holdfast.core.records import Subject
 from holdfast.ports.coordination import Lease
 from holdfast.storage.postgres import connect as opening_module
+from holdfast.storage.postgres import database as database_module
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
 from holdfast.storage.postgres.transactions import PACKAGE, STATEMENTS
@@ -419,3 +420,28 @@ def unknown_tables(server: PostgresServer) -> Iterator[psycopg.Connection]:
             "content) SELECT 1, n, 1, 0, 0, 'a', 1, n, '', repeat('m', 400), '' FROM generate_series(1, 10000) AS n"
         )
         yield connection
+
+
+# --- dead rows --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_leaves_few_dead_rows(server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, clock = server.new_database(), FakeClock()
+    monkeypatch.setattr(database_module, "_DEAD_ROWS", 10)
+    monkeypatch.setattr(database_module.PostgresDatabase, "give_back", lambda _self, _pages: 0)
+    with Holdfast.open(url, home=tmp_path, clock=clock) as holdfast:
+        holdfast.manager("ann", "guide").add_many([f"fact {n}" for n in range(50)], "long_term")
+        clock.advance(days=365)
+        assert holdfast.sweep().counts["archive"] == 50
+    monkeypatch.undo()
+    monkeypatch.setattr(database_module, "_DEAD_ROWS", 10)
+    statistics = "SELECT n_dead_tup, vacuum_count FROM pg_stat_user_tables WHERE relname = 'records'"
+    with opened(url) as database, psycopg.connect(url, autocommit=True) as connection:
+        dead, vacuums = connection.execute(statistics).fetchone() or (0, 0)
+        assert (dead >= 50, vacuums) == (True, 0), "each move has left a row"
+
+        assert database.give_back(100) == 0
+
+        assert connection.execute(statistics).fetchone() == (0, 1)
+        database.give_back(100)
+        assert connection.execute(statistics).fetchone() == (0, 1), "and nothing is done where there is nothing to do"

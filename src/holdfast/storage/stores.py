@@ -11,19 +11,26 @@ from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
 from holdfast.storage.relational.access import RequestDatabase, SqlConsoleJobs, SqlKeys, SqlReplies, SqlSignIns
-from holdfast.storage.relational.attachments import SqlFacts, SqlKeptOut, SqlPacks, SqlProvenance, SqlSchemas
+from holdfast.storage.relational.attachments import (
+    SqlFacts,
+    SqlKeptOut,
+    SqlPacks,
+    SqlProvenance,
+    SqlSchemas,
+    SqlVersions,
+)
 from holdfast.storage.relational.audit import SqlAudit
 from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.dues import SqlDues, SqlFigures
+from holdfast.storage.relational.dues import SqlDues
 from holdfast.storage.relational.feed import SqlFeed
+from holdfast.storage.relational.figures import SqlFigures
 from holdfast.storage.relational.history import SqlHistory
 from holdfast.storage.relational.records import SqlRecords
 from holdfast.storage.relational.registry import SqlParts, SqlRegistry
 from holdfast.storage.relational.rules import SqlHolds, SqlRules
 from holdfast.storage.relational.sessions import SqlShortTerm
 from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
-from holdfast.storage.relational.versions import SqlVersions
 from holdfast.storage.sqlite.database import SqliteDatabase
 
 

@@ -54,3 +54,7 @@ FROM (SELECT profile, width_bucket(aged_from, translate($1::text, '[]', '{}')::b
              count(*) AS records, sum(aged_from / 1000000) AS seconds
       FROM records WHERE state IN ('active', 'archived') GROUP BY 1, 2) AS aged
 JOIN profiles ON profiles.no = aged.profile GROUP BY 1, 2
+
+-- name: with_dead_rows
+SELECT relname::text FROM pg_stat_user_tables
+WHERE schemaname = $1 AND n_dead_tup > $2 AND n_dead_tup > n_live_tup / 20 ORDER BY relname

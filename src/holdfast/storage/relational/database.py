@@ -216,11 +216,13 @@ NOBODY: Final = Subject.parse("")
 MAKERS: Final[dict[tuple[object, str], Callable[[Row], Any]]] = {}
 
 
+_KINDS: Final = {kind.code: kind.name for kind in TYPES.values()}
 #: How fields of some types are made of what a column gives; ``None`` stays what it is.
 _FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "Subject": Subject.parse,
     "State": State,
     "State | None": State,
+    "MemoryType": lambda code: _KINDS[code],  # kinds are stored as numbers
     "bool": bool,
     "dict[str, Any]": parse_json_object,
     "dict[str, Any] | None": parse_json_object,

@@ -33,6 +33,7 @@ from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
+from holdfast.storage.relational.attachments import find_rewritten, is_long, trim
 from holdfast.storage.relational.database import (
     AgainError,
     Guess,
@@ -44,7 +45,6 @@ from holdfast.storage.relational.database import (
 )
 from holdfast.storage.relational.moves import CurrentRow, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
-from holdfast.storage.relational.versions import find_rewritten, is_long, trim
 
 #: Hidden for as long as anyone can remember.
 _GONE: Final = 0

@@ -260,6 +260,15 @@ def as_record(subject: Subject, row: RecordRow) -> Record:
     return Record(*fields)
 
 
+class TotalRow(NamedTuple):
+    """How many records moved, and why."""
+
+    kind: str
+    state: str
+    cause: str
+    records: int
+
+
 class FactsRow(NamedTuple):
     """What is decided by of a record, and who wrote it; without a kind, of a conversation."""
 

@@ -27,9 +27,9 @@ from holdfast.storage.relational.access import unbind
 from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
 from holdfast.storage.relational.database import SqlStore, Transaction
-from holdfast.storage.relational.dues import ScopeRow, TotalRow
+from holdfast.storage.relational.figures import ScopeRow
 from holdfast.storage.relational.moves import Holds, find_current
-from holdfast.storage.relational.rows import KINDS, RecordRow, all_keys, as_record, key_range, read_alias
+from holdfast.storage.relational.rows import KINDS, RecordRow, TotalRow, all_keys, as_record, key_range, read_alias
 from holdfast.storage.relational.rules import raise_version
 from holdfast.storage.relational.sessions import MessageRow, as_message, find_by_id, message_keys
 
@@ -349,7 +349,7 @@ def _detach(
     moves += [(kind, State.DELETED, count) for kind, count in [*kinds.items(), (HISTORY, rows["conversations"])]]
     _keep_totals(tx, number, tenant, moves)
     for scope in tx.all(ScopeRow, "figures.scopes_of_subject", (number,)):
-        tx.run("records.count_moves", (tenant, KINDS[scope.kind].name.value, ADDED, Cause.ERASURE.value, scope.next))
+        tx.run("records.count_moves", (tenant, scope.kind.value, ADDED, Cause.ERASURE.value, scope.next))
     tx.run("subjects.note_request", (alias, subject.tenant, now))
     tx.run("subjects.remove_scopes", (number,))  # what the store holds is counted without them from now on
     detail = {"kind": "user", "cause": Cause.ERASURE.value, "kinds": kinds, "rows": rows}

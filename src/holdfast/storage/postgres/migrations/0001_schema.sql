@@ -127,7 +127,8 @@ CREATE TABLE records (
     ttl        bigint,                               -- how long it lives by its own wish; NULL: it has none
     revision   bigint NOT NULL DEFAULT 1,            -- the version that is current; it began at updated_at
     PRIMARY KEY (subject, key)
-);
+-- A move writes a row anew. The server is to clear away the old ones when they are a twentieth, not a fifth.
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
 -- These do not get smaller by compression, or have been compressed. Most rows are small enough to hold all of it, so that
 -- a first recall reads one run of neighbouring rows; what is too large lies outside, and a move leaves it there.
