@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,11 +28,21 @@ class Addresses(NamedTuple):
     """To those who sign in."""
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World]:
+    """The home of a store in which some months have passed. It takes seconds to fill, so modules get copies of it."""
     clock, home = FakeClock(BEGAN), tmp_path_factory.mktemp("console") / "home"
     with Holdfast.open(home=home, clock=clock) as holdfast:
-        yield fill_store(holdfast, clock)
+        return home, fill_store(holdfast, clock)
+
+
+@pytest.fixture(scope="module")
+def world(filled: tuple[Path, World], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home, made = filled
+    own, clock = tmp_path_factory.mktemp("console") / "home", FakeClock(made.clock.now)
+    shutil.copytree(home, own)
+    with Holdfast.open(home=own, clock=clock) as holdfast:
+        yield World(holdfast, clock, dict(made.ids), made.certificate)
 
 
 @pytest.fixture(scope="module")

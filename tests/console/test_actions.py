@@ -291,3 +291,18 @@ def test_the_sessions_page_shows_what_belongs_to_sessions_elsewhere_and_what_is_
     assert (
         "cannot be used now: the notes do not answer; try again." in browser.get("/console/sessions", user_id=USER).text
     )
+
+
+def test_a_key_for_one_agent_is_shown_the_versions_and_the_life_that_the_agent_sees(own_site: Site) -> None:
+    release(own_site)
+    memory, one = own_site.world.engine.manager(USER, AGENT), whose(own_site)
+    memory.correct(one["memory_id"], "Ann moved the key.", reason="She said so.")
+    other = own_site.world.engine.manager(USER, "scout").add("The scout's own.", "persona")["memory_id"]
+    browser = own_site.browser("read", agents=[AGENT])
+    shown = browser.get("/console/record", **one)
+    assert "Ann moved the key." in shown.text
+    assert "blue pot" in shown.text, "what it said before"
+    assert "corrected" in shown.text
+    assert "version 2 of 2" in shown.text
+    assert browser.get("/console/record", user_id=USER, agent_id=AGENT, memory_id=other).status == 404
+    assert browser.get("/console/record", user_id=USER, agent_id="scout", memory_id=other).code == "forbidden"

@@ -136,9 +136,9 @@ def _visible(character: str) -> str:
     return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
 
 
-def identifier(value: str) -> Markup:
+def identifier(value: str, most: int = 40) -> Markup:
     """An id, short where it is long, with all of it in the title."""
-    shown = value if len(value) <= 40 else f"{value[:24]}…{value[-8:]}"
+    shown = value if len(value) <= most else f"{value[: most * 3 // 5]}…{value[-(most // 5) :]}"
     return Markup('<bdi class="id" title="{}">{}</bdi>').format(
         *("".join(map(_visible, one)) for one in (value, shown))
     )

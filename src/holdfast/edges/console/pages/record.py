@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from holdfast.edges.console.drawings import Moment
@@ -58,10 +59,17 @@ def _read_story(visit: Visit, whose: Mapping[str, Any]) -> dict[str, Any]:
         name: [{"memory_id": one, "memory_type": None, "state": None} for one in said.get(key, ())]
         for name, key in (("sources", "derived_from"), ("derived", "derived"))
     }
-    added = {"at": said.get("created_at"), "action": "added", "actor": said.get("source"), "reason": None, "rule": None}
-    steps = [added, *said.get("history", ())] if said.get("created_at") else list(said.get("history", ()))
+    steps = [*said.get("history", ())]
+    if said.get("created_at"):
+        steps.append(_step(said["created_at"], "added", said.get("source")))
+    steps += [_step(one["ended_at"], "corrected", one["ended_by"], one["reason"]) for one in versions]
+    steps.sort(key=itemgetter("at"))
     coming = [said["next"]] if said["next"] else []
     return {**said, "memory": memory, "versions": versions, **related, "steps": steps, "coming": coming}
+
+
+def _step(at: str, action: str, actor: str | None, reason: str | None = None) -> dict[str, Any]:
+    return {"at": at, "action": action, "actor": actor, "reason": reason, "rule": None}
 
 
 def _moments(story: Mapping[str, Any]) -> list[Moment]:

@@ -112,3 +112,5 @@ document.addEventListener("keydown", (event) => {
 });
 
 prepare(document.querySelector("main"));
+const here = document.querySelector('nav[aria-label="Console"] [aria-current]');
+if (here) here.closest("ul").scrollLeft = here.offsetLeft - 60; // on a phone, the entry may be out of sight
