@@ -235,9 +235,9 @@ class RowEraser(Protocol):
     def left(self, tombstone: Tombstone) -> dict[str, int]:
         """How many rows there still are, by what they are."""
 
-    def scrub(self) -> bool:
-        """Leave nothing of removed rows in the store's files, as far as the engine can; ``False`` while somebody's
-        reading prevents it.
+    def scrub(self, seconds: float = 2.0) -> bool:
+        """Leave nothing of removed rows in the store's files, as far as the engine can; ``False`` where somebody's
+        reading prevents it for so many seconds, for which writers may wait, too.
         """
 
     def bury(self, tombstone: Tombstone) -> None:

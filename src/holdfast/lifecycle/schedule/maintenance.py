@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -43,6 +43,8 @@ DAILY: Final = Extent(
     frozenset({State.RECYCLED}),
 )
 SHORT: Final = Extent(bin=False, shorter_than=DAY)
+#: How many seconds a sweep waits for readers to let the store's log be emptied: writers wait with it.
+_PATIENCE: Final = 0.2
 
 
 @dataclass(eq=False, repr=False)
@@ -54,6 +56,8 @@ class Maintenance:
     trust: ClockTrust
     audit: Audit
     finish_erasures: Callable[[], int]
+    _has_left: bool = field(default=False, init=False)
+    """Whether something that was deleted is still in the store's log."""
 
     @property
     def tenant(self) -> Tenant:
@@ -120,12 +124,20 @@ class Maintenance:
         if waiting is not None:
             _log.warning("set aside: %d to be deleted or cleared for good; %s", waiting.records, belief.explain())
             report = replace(report, waiting=waiting)
+        self._scrub(report)
+        return report
+
+    def _scrub(self, report: Report) -> None:
+        """Empty the store's log, in which what was deleted for good still is; if a reader is in its way, the next sweep
+        does it.
+        """
         domains = self.sweeper.domains
         gives_back = report.total and domains is not None and domains.vacuums()
-        # what was deleted for good is in the log of the store until that is emptied
-        if (gives_back or report.counts[ACTIONS[State.DELETED]]) and not self.tenant.subjects.scrub():
-            _log.warning("what the sweep deleted stays in the store's log until a reader that is open has ended")
-        return report
+        self._has_left = bool(self._has_left or gives_back or report.counts[ACTIONS[State.DELETED]])
+        if self._has_left and self.tenant.subjects.scrub(_PATIENCE):
+            self._has_left = False
+        elif self._has_left:
+            _log.warning("what the sweep deleted stays in the store's log until the next sweep: a reader is in its way")
 
     def _carry_out(self, order: SweepOrder, digest: str | None) -> Report:
         """Finish what was cut short, sweep, and remove what goes with it."""

@@ -409,8 +409,10 @@ class Transactions(Protocol):
     def give_back(self, pages: int, /) -> int:
         """Give unused pages back to the disk, some at a time; how many are left."""
 
-    def scrub(self) -> bool:
-        """Leave nothing of deleted rows in files, as far as the engine can; ``False`` while a reader prevents it."""
+    def scrub(self, seconds: float = 2.0, /) -> bool:
+        """Leave nothing of deleted rows in files, as far as the engine can; ``False`` where a reader prevents it for so
+        many seconds, for which writers may wait, too.
+        """
 
 
 class Database(Transactions, Protocol):

@@ -298,8 +298,8 @@ class SqlSubjects(SqlStore):
         with self._database.read() as tx:
             return _rows(tx, tombstone.number)
 
-    def scrub(self) -> bool:
-        return self._database.scrub()
+    def scrub(self, seconds: float = 2.0) -> bool:
+        return self._database.scrub(seconds)
 
     def bury(self, tombstone: ports.Tombstone) -> None:
         with self._database.alone(f"erasing {tombstone.alias}") as tx:

@@ -39,8 +39,6 @@ _PRAGMAS: Final = """
 PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; PRAGMA foreign_keys=ON; PRAGMA fullfsync=ON;
 PRAGMA cache_size=-16384; PRAGMA journal_size_limit=67108864
 """
-#: How long emptying the log waits for others to end what they are reading or writing.
-_SCRUB_SECONDS: Final = 2.0
 #: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
 _STEPS: Final = 4_000
 #: How often a write that waits for this process's own writers looks at the deadline.
@@ -223,15 +221,15 @@ class SqliteDatabase:
         with self.read() as tx:
             return int(tx.connection.pragma("freelist_count"))
 
-    def scrub(self) -> bool:
+    def scrub(self, seconds: float = 2.0) -> bool:
         """Empty the write-ahead log, in which pages are as they were; ``False`` while a reader, of whatever process,
-        keeps an older view of the file for more than some seconds.
+        keeps an older view of the file for more than so many seconds. Writers wait meanwhile.
         """
         self.check_usable()
         self._check_writable()
-        deadline = time.monotonic() + _SCRUB_SECONDS
+        deadline = time.monotonic() + seconds
         with self._translate_errors(), closing(self._connect()) as connection:
-            connection.set_busy_handler(_patience(_SCRUB_SECONDS))
+            connection.set_busy_handler(_patience(seconds))
             while True:  # SQLite waits for readers and writers, but not for another who empties the log
                 busy = True
                 with suppress(apsw.BusyError):
