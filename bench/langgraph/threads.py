@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import tempfile
@@ -103,6 +104,8 @@ def _fill_sqlite(file: Path, threads: int, now: int) -> None:
     connection.commit()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+    with file.open("rb+") as made:
+        os.fsync(made.fileno())  # or the disk would be busy with it while others write
 
 
 def _fill_postgres(url: str, threads: int, now: int) -> None:

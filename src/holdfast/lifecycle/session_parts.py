@@ -46,6 +46,8 @@ class SessionParts(PartRegistry):
         def note(part: SessionPart) -> None:
             history = self.tenant.history
             for some in part.survey(selected.get("session_id")):
+                if not history.has_any():
+                    break  # no session is there that would have to be as active
                 history.note_parts(self._find_unnoted(part, some, begin=False), begin=False)
             found = part.sessions(**selected) if selected else ()
             history.note_parts(

@@ -199,6 +199,9 @@ class PartActivity(NamedTuple):
 class FollowedStore(Protocol):
     """Sessions for which parts hold something (``ports/session_parts.py``), and how far those have followed them."""
 
+    def has_any(self) -> bool:
+        """Whether there is any session, whoever's."""
+
     def unnoted(self, tenant: str, found: Sequence[PartSession], *, now: int, begin: bool) -> list[int]:
         """The places in this list of what a part holds that are to be noted: those whose session is there and was not
         known to be active at that moment (now, if none is told), or to have parts; and, if others are to ``begin``,

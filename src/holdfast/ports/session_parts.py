@@ -66,8 +66,9 @@ class PartReader(Protocol):
         """Where it lies, in words for people, without secrets."""
 
     def survey(self, session_id: str | None = None) -> Iterator[Sequence[PartSession]]:
-        """What has changed since the last survey, some at a time; the first survey shows everything. What has no owner
-        that can be read is not shown, unless the registration says whose it is. With ``session_id``, only what has that
+        """What has changed since the last survey, some at a time; the first survey shows everything. It is done when
+        the first are shown, whether or not anybody looks at the others. What has no owner that can be read is not
+        shown, unless the registration says whose it is. With ``session_id``, only what has that
         name is looked at, and may be shown though it has not changed.
         """
 

@@ -281,12 +281,11 @@ class SqlHistory(SqlStore):
 
     # --- what parts hold for conversations -------------------------------------------------------------------------
 
+    def has_any(self) -> bool:
+        return bool(self._database.ask(int, "sessions.some"))
+
     def unnoted(self, tenant: str, found: Sequence[PartSession], *, now: int, begin: bool) -> list[int]:
-        if not found or not (
-            begin or self._database.ask(int, "sessions.some")
-        ):  # nothing is known: that is seen faster
-            return []
-        return self._database.ask(int, "sessions.unnoted", (to_json(found), begin, tenant, now))
+        return self._database.ask(int, "sessions.unnoted", (to_json(found), begin, tenant, now)) if found else []
 
     def note_parts(self, found: Sequence[ports.PartActivity], *, begin: bool) -> None:
         if not found:
