@@ -83,7 +83,7 @@ class Additions:
         """Add contents of one kind, all or none of them; metadata is one object for all, or one for each."""
         if origin.is_given and not kind.durable:
             raise refuse_kind(kind, "given a source", "the agent has it in mind now; leave out the source")
-        listed = isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
+        listed = metadata is not None and isinstance(metadata, Sequence) and not isinstance(metadata, str | bytes)
         if listed and len(metadata) != len(contents):
             raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
         if listed and not kind.durable:

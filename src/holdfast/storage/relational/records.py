@@ -182,7 +182,8 @@ class SqlRecords(SqlStore):
                 self._add(batch, new, number, context, guesses=guesses)
             tx.expect(context.after(number, counter.counts))
             added = Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
-            tx.then(partial(_expect_instead, tx, number, context))
+            if guesses:
+                tx.then(partial(_expect_instead, tx, number, context))
         return added if tx.instead is None else _found_instead(new, added, context, tx.instead)
 
     def _add(
@@ -208,8 +209,8 @@ class SqlRecords(SqlStore):
             tx.later("records.insert", rows[0])
         else:
             tx.run_many("records.insert", rows)
-        sources = (record.derived_from for record, _ in new.entries)
-        record_rows.note_derivations(tx, number, zip((key for key, *_ in rows), sources, strict=True))
+        derived = [(key, one.record.derived_from) for (key, *_), one in zip(rows, new.entries, strict=True)]
+        record_rows.note_derivations(tx, number, derived)
         counter.count(len(rows), size)
         batch.save()
         tx.then(partial(self._models.update, models))  # what has been committed stays as it is

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.clock import check_deadline
@@ -113,7 +114,12 @@ def _first(own: int | None, theirs: int | None, default: int) -> int:
 def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
     tenant, user_id = subject.tenant, subject.user_id
-    return "records.write_context", (subject, tenant, user_id, kind.code, to_json(sorted(set(agents))))
+    return "records.write_context", (subject, tenant, user_id, kind.code, _list_agents(frozenset(agents)))
+
+
+@lru_cache(maxsize=1_024)
+def _list_agents(agents: frozenset[str]) -> str:
+    return to_json(sorted(agents))
 
 
 def read_context(tx: Transaction, subject: Subject, kind: Kind) -> WriteContext:

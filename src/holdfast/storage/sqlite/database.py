@@ -27,6 +27,7 @@ from holdfast.storage.relational.database import (
     RowType,
     SignTexts,
     T,
+    digest,
     migrations,
     without_keys,
 )
@@ -107,11 +108,12 @@ class SqliteDatabase:
                 connection.execute("BEGIN IMMEDIATE")
                 if (deadline := current_deadline()) is not None:
                     deadline.keep_on()
-                answer = self._left.take(first, connection.data_version())
+                asked = None if first is None else digest(first)
+                answer = self._left.take(asked, connection.data_version())
                 tx = SqliteTransaction(connection, self.author, self.sign_texts, answer)
                 yield tx
                 connection.execute("COMMIT")
-                self._left.leave(first, tx.left, connection.data_version())
+                self._left.leave(asked, tx.left, connection.data_version())
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")

@@ -22,7 +22,6 @@ from holdfast.storage.relational.database import (
     RowType,
     SignTexts,
     Statements,
-    digest,
     row_maker,
     without_keys,
 )
@@ -53,17 +52,16 @@ class LastAnswer:
         self._digest, self._version = b"", -1
         self._row: Row | None = None
 
-    def take(self, question: Question | None, version: int) -> Row | None:
-        """The answer, if it is known, in a transaction that has begun with the file in a version."""
-        if question is None or self._row is None or version != self._version or digest(question) != self._digest:
-            return None
-        return self._row
+    def take(self, asked: bytes | None, version: int) -> Row | None:
+        """The answer to a question, by its digest, if it is known, in a transaction that has begun with the file in a
+        version.
+        """
+        return self._row if asked is not None and version == self._version and asked == self._digest else None
 
-    def leave(self, question: Question | None, row: Row | None, version: int) -> None:
+    def leave(self, asked: bytes | None, row: Row | None, version: int) -> None:
         """What the answer is after a transaction that has left the file in a version; ``None`` if nobody knows."""
-        self._row, self._version = None if question is None else row, version
-        if question is not None and row is not None:
-            self._digest = digest(question)
+        self._row, self._version = None if asked is None else row, version
+        self._digest = asked or b""
 
 
 class SqliteTransaction:
