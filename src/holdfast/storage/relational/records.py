@@ -429,7 +429,8 @@ class SqlRecords(SqlStore):
         )
         if is_long(row) and batch.holds.covering(row) is None:
             trim(batch, row)
-        if record.ttl != row.ttl or labels_of(record.metadata) != labels_of(json.loads(row.metadata)):
+        is_same = stored.metadata == row.metadata
+        if record.ttl != row.ttl or not (is_same or labels_of(record.metadata) == labels_of(json.loads(row.metadata))):
             self._relabel(tx, record, row.key)
         if listed != row.derived_from:
             record_rows.note_other_derivations(tx, batch.number, row.key, record.derived_from)
@@ -569,8 +570,9 @@ def _in_place(entry: Entry, row: CurrentRow, subject: Subject) -> Entry:
     """A new record as the next version of the one whose place it takes."""
     scope = scope_of(subject, row.agent_id, row.session_id)
     source = None if entry.record.written_by == agent_source(row.agent_id) else entry.record.written_by
-    record = replace(entry.record, id=row.id, scope=scope, source=source, version=row.version)
-    return entry._replace(record=replace(record, aged_from=record.updated_at))
+    now = entry.record.updated_at
+    record = replace(entry.record, id=row.id, scope=scope, source=source, version=row.version, aged_from=now)
+    return entry._replace(record=record)
 
 
 def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
