@@ -201,10 +201,10 @@ def write_corrections(docs: Path, ratios: Sequence[corrections.Ratio]) -> None:
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
     """The section on the service."""
     text = (
-        "`holdfast serve` over loopback, embedded engine, one process; what asks it runs on the same cores. `add` and "
-        f"`recall` are\nof a user with {service.MEMORIES:,} memories, and take turns with a route of the same service "
-        f"that does nothing.\nThe {service.CLIENTS} clients have a user each, and add and recall for "
-        f"{service.SECONDS:.0f} seconds.\n"
+        "`holdfast serve` over loopback, embedded engine, on the same cores as what asks it. What a request costs is\n"
+        f"the server's CPU: of a user with {service.MEMORIES:,} memories, in turns with a route that does nothing,\n"
+        "and with an application of bare Starlette on the same server, asked by a program with one plain socket. The\n"
+        f"{service.CLIENTS} clients have a user each, and add and recall for {service.SECONDS:.0f} seconds.\n"
         f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
     )
     _section(docs, "Service", text)

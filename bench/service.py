@@ -1,21 +1,29 @@
-"""The service over loopback: REST ``add`` and ``recall`` beside a route that does nothing; 200 clients for a minute.
+"""The service over loopback: what it costs beside bare Starlette and beside the same calls in process; many clients.
 
+python -m bench.service                     # every figure, with its limit; some three minutes on an idle machine
+python -m bench.service --seconds 5         # the same with shorter runs
 python -m bench --only service              # the figures of docs/benchmarks.md
 python -m bench.service serve HOME          # the service that is measured: as `holdfast serve`, with one more route
+python -m bench.service bare                # a Starlette application of one route, on the same server
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import resource
+import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +36,10 @@ from holdfast.core.errors import NotFoundError
 MEMORIES = 10_000
 CLIENTS = 200
 SECONDS = 60.0
-_RATE_CLIENTS = 8
-_ROUNDS = 3
+#: What clients of before got, times three.
+LEAST_RATE = 660
+_CROWD = 1_000
+_ROUNDS = 5
 _AGENT = "bench"
 _HEAD = "{} {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
@@ -40,6 +50,8 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.refused = 0
+        """How often it was told to come back later."""
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """The status and the document that a request is answered with."""
@@ -50,7 +62,10 @@ class Connection:
         writer.write(_HEAD.format(method, path, len(sent)).encode() + sent)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
-        return int(head[9:12]), json.loads(await reader.readexactly(length))
+        said = json.loads(await reader.readexactly(length))
+        if b"connection: close" in head:
+            self.close()
+        return int(head[9:12]), said
 
     async def add(self, user_id: str, content: str) -> str:
         """A memory's id; ``RuntimeError`` if it was not taken."""
@@ -62,19 +77,20 @@ class Connection:
         """What is found."""
         return await self._fine("POST", "/v1/recall", {"user_id": user_id, "agent_id": _AGENT, "query": query})
 
-    async def nothing(self) -> None:
-        """The route that does nothing."""
-        await self._fine("GET", "/nothing")
-
     async def _fine(self, method: str, path: str, body: Any = None) -> Any:
-        status, said = await self.ask(method, path, body)
-        if not 200 <= status < 300:
-            raise RuntimeError(f"{method} {path}: {status} {said}")
-        return said
+        while True:
+            status, said = await self.ask(method, path, body)
+            if 200 <= status < 300:
+                return said
+            if said.get("code") != "rate_limited":
+                raise RuntimeError(f"{method} {path}: {status} {said}")
+            self.refused += 1  # a limit that is stated; it says to come back
+            await asyncio.sleep(0.2)
 
     def close(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
+            self._streams = None
 
 
 class Crowd(NamedTuple):
@@ -86,6 +102,8 @@ class Crowd(NamedTuple):
     """The user and the id of every memory that was taken."""
     latencies_ms: list[float]
     seconds: float
+    refused: int
+    """How often a client was told to come back later."""
 
 
 async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
@@ -93,6 +111,7 @@ async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
     written: list[tuple[str, str]] = []
     errors: list[str] = []
     latencies: list[float] = []
+    connections = [Connection(port) for _ in range(clients)]
     began = time.monotonic()
 
     async def timed(asked: Awaitable[Any]) -> Any:
@@ -101,9 +120,8 @@ async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
         latencies.append((time.perf_counter() - start) * 1_000)
         return said
 
-    async def live(number: int) -> None:
-        connection, user = Connection(port), f"client {number}"
-        contents = sentences(50, number)
+    async def live(number: int, connection: Connection) -> None:
+        user, contents = f"client {number}", sentences(50, number)
         try:
             turn = 0
             while time.monotonic() - began < seconds:
@@ -118,8 +136,9 @@ async def crowd(port: int, *, clients: int, seconds: float) -> Crowd:
         finally:
             connection.close()
 
-    await asyncio.gather(*map(live, range(clients)))
-    return Crowd(len(latencies), errors, written, sorted(latencies), time.monotonic() - began)
+    await asyncio.gather(*(live(*one) for one in enumerate(connections)))
+    refused = sum(one.refused for one in connections)
+    return Crowd(len(latencies), errors, written, sorted(latencies), time.monotonic() - began, refused)
 
 
 def lost(holdfast: Holdfast, written: Sequence[tuple[str, str]]) -> list[str]:
@@ -133,110 +152,281 @@ def lost(holdfast: Holdfast, written: Sequence[tuple[str, str]]) -> list[str]:
     return missing
 
 
-async def rate(port: int, ask: Callable[[Connection, int], Awaitable[Any]], *, seconds: float) -> float:
-    """Requests per second, by eight clients."""
-    done = 0
-    began = time.monotonic()
+# --- a client that costs next to nothing ------------------------------------------------------------------------------
 
-    async def live(number: int) -> None:
-        nonlocal done
-        connection, turn = Connection(port), 0
-        while time.monotonic() - began < seconds:
-            await ask(connection, number * 10_000 + turn)
-            done, turn = done + 1, turn + 1
-        connection.close()
 
-    await asyncio.gather(*map(live, range(_RATE_CLIENTS)))
-    return done / (time.monotonic() - began)
+class Raw:
+    """Some connections to a service, as sockets; each sends its next request when it has its answer."""
+
+    def __init__(self, port: int, connections: int = 1) -> None:
+        self._sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+
+    def ask(self, requests: Iterator[bytes], *, enough: Callable[[int], bool]) -> int:
+        """Send requests until there were enough; how many were answered."""
+        done = sent = 0
+        with selectors.DefaultSelector() as selector:
+            for one in self._sockets:
+                selector.register(one, selectors.EVENT_READ, one)
+                one.sendall(next(requests))
+                sent += 1
+            while done < sent:
+                for key, _ in selector.select():
+                    asked: socket.socket = key.data
+                    _read_answer(asked)
+                    done += 1
+                    if not enough(sent):
+                        asked.sendall(next(requests))
+                        sent += 1
+        return done
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+def _read_answer(one: socket.socket) -> None:
+    got = one.recv(65_536)
+    while b"\r\n\r\n" not in got:
+        got += one.recv(65_536)
+    head, _, body = got.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 2"):
+        raise RuntimeError(got.decode(errors="replace"))
+    length = int(head.lower().split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
+    while len(body) < length:
+        body += one.recv(65_536)
+
+
+def _request(path: str, body: Any = None) -> bytes:
+    sent = b"" if body is None else json.dumps(body).encode()
+    return _HEAD.format("GET" if body is None else "POST", path, len(sent)).encode() + sent
+
+
+def _adds() -> Iterator[bytes]:
+    texts = cycle(sentences(1_000, -2))
+    for number in count():
+        body = {"user_id": "user 0", "agent_id": _AGENT, "content": f"{next(texts)} ({number})"}
+        yield _request("/v1/memories", body)
+
+
+def _recalls() -> Iterator[bytes]:
+    for query in cycle(questions(1_000, -1)):
+        yield _request("/v1/recall", {"user_id": "user 0", "agent_id": _AGENT, "query": query})
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What the threads of a process have had of the processor."""
+    return sum(int((one / "schedstat").read_text().split()[0]) for one in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+# --- what is measured -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def service(home: Path) -> Iterator[int]:
-    """The service that is measured, in a process of its own; its port."""
-    command = [sys.executable, "-m", "bench.service", "serve", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def process(*arguments: str) -> Iterator[tuple[int, int]]:
+    """A server that is measured, in a process of its own; its port and its id."""
+    pipe, command = subprocess.PIPE, [sys.executable, "-m", *arguments]
+    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stdout=pipe, stderr=log, text=True) as server:
         try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline())
+            assert server.stdout is not None
+            text = ""
+            while not text.rstrip().endswith("}"):
+                text += server.stdout.readline()
+            yield int(json.loads(text)["url"].rpartition(":")[2]), server.pid
         finally:
-            process.send_signal(signal.SIGTERM)
+            server.send_signal(signal.SIGTERM)
+
+
+@contextmanager
+def workers(home: Path, number: int) -> Iterator[int]:
+    """The service with so many workers; its port."""
+    options = ("--port", "0", "--no-schedule", "--json", "--log-format", "json", "--home", str(home))
+    with process("holdfast", "serve", "--workers", str(number), *options) as (port, _):
+        yield port
 
 
 def measure(*, clients: int = CLIENTS, seconds: float = SECONDS, memories: int = MEMORIES) -> list[Figure]:
     """Every figure."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8_192) if hard >= 0 else 8_192, hard))
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         with Holdfast.open(home=home) as holdfast:
             holdfast.quotas.set("long_term", max_memories=10**9)
             holdfast.manager("user 0", _AGENT).add_many(sentences(memories, 0))
-        with service(home) as port:
-            figures = _rates(port, seconds=seconds / 12)
-            found = asyncio.run(crowd(port, clients=clients, seconds=seconds))
-        with Holdfast.open(home=home) as holdfast:
-            missing = lost(holdfast, found.written)
+        shutil.copytree(home, home / "copy")
+        figures = _costs(home, requests=round(max(20.0, 20 * seconds)))
+        figures += _two_beside_one(home, seconds=seconds / 12)
+        figures += _crowd_figures(home, clients, seconds)
+        figures += _crowd_figures(home, _CROWD, seconds / 6)
     finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         shutil.rmtree(home)
-    return [*figures, *_crowd_figures(found, missing, clients)]
+    return figures
 
 
-def _rates(port: int, *, seconds: float) -> list[Figure]:
-    """In turns, so that whatever disturbs the machine disturbs each of them; of each the best."""
-    queries, contents = questions(1_000, -1), sentences(1_000, -2)
-    asks: dict[str, Callable[[Connection, int], Awaitable[Any]]] = {
-        "nothing": lambda connection, _: connection.nothing(),
-        "add": lambda connection, n: connection.add("user 0", f"{contents[n % 1_000]} ({n})"),
-        "recall": lambda connection, n: connection.recall("user 0", queries[n % 1_000]),
+def _costs(home: Path, *, requests: int) -> list[Figure]:
+    """Milliseconds of the server's CPU for each request, in turns, so that whatever disturbs the machine disturbs each
+    of them; of each the best.
+    """
+    best: dict[str, float] = {}
+    kinds: dict[str, Iterator[bytes]] = {
+        "bare": cycle([_request("/nothing")]),
+        "nothing": cycle([_request("/nothing")]),
+        "add": _adds(),
+        "recall": _recalls(),
     }
-    best = dict.fromkeys(asks, 0.0)
-    for _ in range(_ROUNDS):
-        for name, ask in asks.items():
-            best[name] = max(best[name], asyncio.run(rate(port, ask, seconds=seconds)))
-    nothing = best["nothing"]
+    with ExitStack() as stack:
+        served = stack.enter_context(process("bench.service", "serve", str(home)))
+        bare = stack.enter_context(process("bench.service", "bare"))
+        within = stack.enter_context(Holdfast.open(home=home / "copy"))
+        clients = {name: Raw((bare if name == "bare" else served)[0]) for name in kinds}
+        calls = _calls(within)
+        for number in range(_ROUNDS + 1):
+            for name, asked in kinds.items():
+                pid, many = (bare if name == "bare" else served)[1], requests
+                before = _cpu_seconds(pid)
+                done = clients[name].ask(asked, enough=lambda sent, many=many: sent >= many)  # type: ignore[misc]
+                took = (_cpu_seconds(pid) - before) / done * 1_000
+                best[name] = min(best.get(name, took), took) if number else 1e9  # the first round warms up
+            for name, call in calls.items():
+                began = time.process_time()
+                for _ in range(requests):
+                    call()
+                took = (time.process_time() - began) / requests * 1_000
+                best[name] = min(best.get(name, took), took)
+        for one in clients.values():
+            one.close()
+    return _cost_figures(best)
+
+
+def _calls(holdfast: Holdfast) -> dict[str, Callable[[], object]]:
+    memory = holdfast.manager("user 0", _AGENT)
+    queries, contents = cycle(questions(1_000, -1)), cycle(sentences(1_000, -2))
+    return {
+        "add in process": lambda: memory.add(next(contents)),
+        "recall in process": lambda: memory.retrieve(next(queries)),
+    }
+
+
+def _cost_figures(best: dict[str, float]) -> list[Figure]:
+    figures = [
+        Figure(f"{name}, the server's CPU", f"{took:.3f} ms", "", None)
+        for name, took in best.items()
+        if "process" not in name
+    ]
+    ratio = best["bare"] / best["nothing"]
+    figures.append(
+        Figure("a route that does nothing, beside bare Starlette's rate", f"{ratio:.2f}×", "≥ 0.6×", ratio >= 0.6)
+    )
+    for name in ("add", "recall"):
+        over = (best[name] - best[f"{name} in process"]) / best["bare"]
+        figures.append(
+            Figure(f"REST {name} less the call in process, in bare requests", f"{over:.1f}×", "≤ 3×", over <= 3)
+        )
+    return figures
+
+
+def _two_beside_one(home: Path, *, seconds: float) -> list[Figure]:
+    """Recalls a second with one worker and with two, in turns; of each the best."""
+    best = dict.fromkeys((1, 2), 0.0)
+    with ExitStack() as stack:
+        ports = {number: stack.enter_context(workers(home, number)) for number in best}
+        clients = {number: Raw(port, 32) for number, port in ports.items()}
+        for number in (*best, *best, *best):
+            until = time.monotonic() + seconds
+            began = time.monotonic()
+            done = clients[number].ask(_recalls(), enough=lambda _, until=until: time.monotonic() >= until)  # type: ignore[misc]
+            best[number] = max(best[number], done / (time.monotonic() - began))
+        for one in clients.values():
+            one.close()
+    ratio = best[2] / best[1]
     return [
-        Figure("floor: a route that does nothing, per second", f"{nothing:,.0f}", "", None),
-        Figure("REST add long_term, durable, per second", f"{best['add']:,.0f}", "", None),
-        Figure("REST recall, hybrid, warm, per second", f"{best['recall']:,.0f}", "", None),
-        Figure("REST add, multiple of the floor's time", f"{nothing / best['add']:.2f}×", "", None),
-        Figure("REST recall, multiple of the floor's time", f"{nothing / best['recall']:.2f}×", "", None),
+        Figure("recalls per second, one worker and two", f"{best[1]:,.0f} and {best[2]:,.0f}", "", None),
+        Figure("two workers beside one", f"{ratio:.2f}×", "≥ 1.6×", ratio >= 1.6),
     ]
 
 
-def _crowd_figures(found: Crowd, missing: Sequence[str], clients: int) -> list[Figure]:
+def _crowd_figures(home: Path, clients: int, seconds: float) -> list[Figure]:
+    with workers(home, 2) as port:
+        found = asyncio.run(crowd(port, clients=clients, seconds=seconds))
+    with Holdfast.open(home=home) as holdfast:
+        missing = lost(holdfast, found.written)
     print(*found.errors[:10], sep="\n", file=sys.stderr)
     at = found.latencies_ms
     p50, p99 = (at[len(at) // 2], at[len(at) * 99 // 100]) if at else (0.0, 0.0)
+    rate, what = found.requests / found.seconds, f"{clients:,} clients, 2 workers"
+    is_held = clients == CLIENTS
     return [
-        Figure(f"{clients} clients at once, requests per second", f"{found.requests / found.seconds:,.0f}", "", None),
-        Figure(f"{clients} clients at once, p50 and p99", f"{p50:,.0f} ms, {p99:,.0f} ms", "", None),
-        Figure(f"{clients} clients, errors in {found.requests:,} requests", f"{len(found.errors)}", "none",
-               not found.errors),
-        Figure(f"{clients} clients, writes lost of {len(found.written):,}", f"{len(missing)}", "none", not missing),
+        Figure(f"{what}: requests per second", f"{rate:,.0f}", f"≥ {LEAST_RATE}" if is_held else "",
+               rate >= LEAST_RATE if is_held else None),
+        Figure(f"{what}: p50 and p99", f"{p50:,.0f} ms, {p99:,.0f} ms", "", None),
+        Figure(f"{what}: errors in {found.requests:,} requests", f"{len(found.errors)}", "none", not found.errors),
+        Figure(f"{what}: told to come back (HOLDFAST_REQUESTS_AT_ONCE)", f"{found.refused:,}", "", None),
+        Figure(f"{what}: writes lost of {len(found.written):,}", f"{len(missing)}", "none", not missing),
     ]  # fmt: skip
+
+
+# --- what serves ------------------------------------------------------------------------------------------------------
 
 
 def serve(home: Path) -> None:
     """What is measured: the service, with one more route, which does nothing."""
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
-
     from holdfast.edges.service.limits import Limits
     from holdfast.edges.service.logs import LogFormat, install_logs
     from holdfast.edges.service.run import build_api, build_service
-    from holdfast.edges.service.server import Server, listen
 
-    def nothing(_request: Request) -> Response:
-        return JSONResponse({})
-
-    with Holdfast.open(home=home) as holdfast, listen("127.0.0.1", 0) as listener, (home / "log").open("w") as log:
+    with Holdfast.open(home=home) as holdfast, (home / "log").open("w") as log:
         api = build_api(holdfast, keys_required=False)
-        api.add_route("/nothing", nothing)
+        api.add_route("/nothing", _nothing)
         install_logs(LogFormat.JSON, log)
         one = build_service(api, holdfast, limits=Limits.of(holdfast.settings), keys_required=False)
-        port = listener.getsockname()[1]
+        _run(one.app, one.limit.finish)
+
+
+def serve_bare() -> None:
+    """What it is held against: the framework alone, on the same server."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    async def finish() -> None:
+        pass
+
+    _run(Starlette(routes=[Route("/nothing", _nothing)]), finish)
+
+
+async def _nothing(_request: Any) -> Any:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({})
+
+
+def _run(app: Any, finish: Callable[[], Awaitable[None]]) -> None:
+    from holdfast.edges.service.server import Server, listen
+
+    with listen("127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         Server(listener, stop_seconds=20).run(
-            one.app, started=lambda: print(port, flush=True), stop=lambda: None, finish=one.limit.finish
+            app, started=lambda: print(json.dumps({"url": url}), flush=True), stop=lambda: None, finish=finish
         )
 
 
+def main() -> None:
+    """Measure and print; exit code 1 where a limit is not held."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="serve HOME, or bare: a server that is measured")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the 200 clients ask")
+    parser.add_argument("--memories", type=int, default=MEMORIES, help="of the user who is asked")
+    asked = parser.parse_args()
+    if asked.what[:1] == ["serve"]:
+        serve(Path(asked.what[1]))
+    elif asked.what == ["bare"]:
+        serve_bare()
+    else:
+        figures = measure(seconds=asked.seconds, memories=asked.memories)
+        for name, value, target, met in figures:
+            print(f"{name:70} {value:>20}  {target:8} {'' if met is None else 'met' if met else 'MISSED'}")
+        sys.exit(any(figure.met is False for figure in figures))
+
+
 if __name__ == "__main__":
-    serve(Path(sys.argv[2]))
+    main()

@@ -179,10 +179,10 @@ class BoundedMemory(MemoryManager):
             setattr(self, name, _BoundedPart(getattr(self, name), verbs, bounds))
 
     def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if name.startswith("_") or name in _VALUES:
+        value = object.__getattribute__(self, name)
+        if name[0] == "_" or name in _VALUES:
             return value
-        bounds: _Bounds = super().__getattribute__("_bounds")
+        bounds: _Bounds = object.__getattribute__(self, "_bounds")
         return bounds.guard(MEMORY_VERBS, name, value)
 
     def remove_session(self) -> int:

@@ -182,8 +182,14 @@ class Shared:
 
 
 #: Metrics that say the same of every worker, or of which a sum means nothing.
-_NOT_SUMMED: Final = tuple(
-    "holdfast_info holdfast_store_up holdfast_schedule holdfast_workers holdfast_rate process_start process_max".split()
+_NOT_SUMMED: Final = (
+    "holdfast_info",
+    "holdfast_store_up",
+    "holdfast_schedule",
+    "holdfast_workers",
+    "holdfast_rate",
+    "process_start",
+    "process_max",
 )
 
 
