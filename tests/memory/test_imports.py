@@ -74,8 +74,16 @@ def test_what_changed_there_is_corrected_and_what_changed_here_is_left(memory: M
     assert len(memory.episodic.get_messages(episode["episode_id"])) == 2
     memory.correct(home["memory_id"], "Ann lives in Lille.")
     (skipped,) = memory.import_memories([{**moved, "content": "Ann lives in Metz."}], source=SOURCE)["skipped"]
-    assert "has changed here since" in skipped["reason"]
+    assert "was changed here" in skipped["reason"]
     assert memory.get(home["memory_id"])["content"] == "Ann lives in Lille."
+
+
+def test_an_older_export_takes_nothing_back(memory: MemoryManager) -> None:
+    moved = {**HOME, "content": "Ann lives in Lyon.", "updated_at": "2026-01-10"}
+    memory.import_memories([moved], source=SOURCE)
+    (skipped,) = memory.import_memories([HOME], source=SOURCE)["skipped"]
+    assert "is newer than this" in skipped["reason"]
+    assert memory.list_memories()[0]["content"] == "Ann lives in Lyon."
 
 
 def test_all_of_it_goes_with_its_source(holdfast: Holdfast, memory: MemoryManager) -> None:

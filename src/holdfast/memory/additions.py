@@ -364,7 +364,8 @@ class Imports:
             elif record.pack is not None or (record.content, record.body) == (one.draft.content, one.draft.body):
                 self.result["existing"] += 1
             elif not (record.source or "").startswith("import:") or record.updated_at >= (one.draft.updated_at or 0):
-                self._skip(one.position, one.key, f"memory {record.id} has changed here since; it is left as it is")
+                reason = f"memory {record.id} was changed here, or is newer than this; it is left as it is"
+                self._skip(one.position, one.key, reason)
             else:
                 new.append(one)
         return new
