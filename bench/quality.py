@@ -11,7 +11,7 @@ are higher for the own questions than for these foreign ones.
 - LoCoMo (its file is given by path or ``HOLDFAST_LOCOMO``; CC BY-NC, so it is no part of this repository): one user per
   conversation, one record per turn, ``Speaker: text`` with the caption of a shared image in brackets, the turn's
   session; the questions of categories 1 to 4 that name at least one turn as evidence.
-- The labelled sets in ``bench/data``. In some of them each memory and each query has its ``user``, who asks of their
+- The labelled sets in ``bench/sets``. In some of them each memory and each query has its ``user``, who asks of their
   own memories only. ``long_answers``, ``other_words`` and ``second_topics`` were written by somebody who had not read
   the ranking's code but knew a description of its weak points. ``long_answers`` got more turns and questions after it
   was first measured, since nearly all was found. They are not changed to fit the ranking.
@@ -43,7 +43,7 @@ from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "sets"
 WAYS = ("vectors", "words", "both", "both + neighbours")
 #: The way that ``retrieve`` goes, and the parts that it is made of.
 PRODUCT, PARTS = WAYS[3], WAYS[:2]
@@ -274,7 +274,7 @@ def _said(turn: dict[str, str]) -> str:
 
 
 def labelled(path: Path, embedder: Embedder | None = None) -> Table:
-    """One of the sets in ``bench/data``: memories and queries, or queries about the ``memories_of`` another."""
+    """One of the sets in ``bench/sets``: memories and queries, or queries about the ``memories_of`` another."""
     written = json.loads(path.read_text("utf-8"))
     holder = path.with_name(written["memories_of"]) if "memories_of" in written else path
     collections: dict[str | None, Collection] = {}

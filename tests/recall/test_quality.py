@@ -1,4 +1,4 @@
-"""Recall ranks well on every shape of text: the labelled sets of ``bench/data``, ranked in every way."""
+"""Recall ranks well on every shape of text: the labelled sets of ``bench/sets``, ranked in every way."""
 
 from __future__ import annotations
 
