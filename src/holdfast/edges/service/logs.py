@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final
@@ -138,7 +139,12 @@ def _fields(entry: logging.LogRecord) -> dict[str, Any]:
 
 
 def _when(entry: logging.LogRecord) -> str:
-    return f"{datetime.fromtimestamp(entry.created, UTC).isoformat(timespec='milliseconds')[:-6]}Z"
+    return f"{_name_second(int(entry.created))}.{int(entry.msecs):03}Z"
+
+
+@lru_cache(4)
+def _name_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()[:-6]
 
 
 class _Json(logging.Formatter):
@@ -152,7 +158,9 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **_fields(record),
         }
-        return encode({name: _redact_within(value) for name, value in said.items()}).decode()
+        if not getattr(record, "is_plain", False):
+            said = {name: _redact_within(value) for name, value in said.items()}
+        return encode(said).decode()
 
 
 class _Text(logging.Formatter):

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.core.errors import HoldfastError
+from holdfast.edges.service.logs import redact
 from holdfast.edges.service.loopback import header, refuse
 from holdfast.edges.service.probes import PATHS
 from holdfast.telemetry import Telemetry
@@ -45,7 +46,9 @@ class Traffic:
             name: family(f"holdfast_http_{name}", about, labels, registry=self.registry, **_OPTIONS.get(family, {}))
             for name, (family, labels, about) in _METRICS.items()
         }
-        self._requests, self._seconds, self._in_flight = own.values()
+        self._requests, self._seconds, in_flight = own.values()
+        self._inside = 0  # changed by the one thread of the loop
+        in_flight.set_function(lambda: self._inside)
         self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
         self.metrics = [*own.values(), self.store_up, info, self.rate_callers]
         """The metrics themselves, for those who describe them."""
@@ -53,11 +56,11 @@ class Traffic:
 
     def begin(self) -> None:
         """A request has come."""
-        self._in_flight.inc()
+        self._inside += 1
 
     def end(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has ended."""
-        self._in_flight.dec()
+        self._inside -= 1
         counted = self._known.get((method, route, status))
         if counted is None:
             said = method if method in _METHODS else "other"
@@ -156,8 +159,8 @@ class RequestLog:
         if not _log.isEnabledFor(level):
             return
         fields: dict[str, Any] = {
-            "request_id": request_id,
-            "method": scope["method"],
+            "request_id": redact(request_id),
+            "method": redact(scope["method"]),
             "route": route,
             "status": status,
             "ms": round(seconds * 1_000, 3),
@@ -166,7 +169,8 @@ class RequestLog:
             "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # of whoever asked, if that was found out
         }
         entry = logging.LogRecord(_log.name, level, "", 0, "request", None, None)
-        entry.__dict__["fields"] = fields  # without looking for who called this: that is known
+        # Without looking for who called this, which is known, and for secrets in what callers do not choose.
+        entry.__dict__.update(fields=fields, is_plain=True)
         _log.handle(entry)
 
 
