@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -140,6 +142,18 @@ def test_of_three_memories_the_two_about_skiing_come_first() -> None:
 def test_a_memory_is_found_by_what_it_means_without_a_common_word() -> None:
     scope = indexed("User likes French cuisine")
     assert numbers(ask(scope, "Paris trip planning")) == [0]
+
+
+def test_an_index_is_gone_as_soon_as_nobody_has_it() -> None:
+    scope = indexed("Ann likes tea", "Ann likes the window seat", session="trip")
+    assert ask(scope, "what does Ann like?")
+    seen = weakref.ref(scope)
+    gc.disable()  # which comes when it comes: until then a replica would hold more than it may
+    try:
+        del scope
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_an_empty_scope_answers_with_nothing() -> None:

@@ -7,6 +7,7 @@ not depend on how the index came to hold its records.
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -101,7 +102,8 @@ class ScopeIndex:
         self._total: npt.NDArray[np.float64] = np.zeros(0)
         self._embedded = 0
         self._words = 0
-        self._links = SessionLinks(self._ids, self._first_vectors)
+        # Weakly, so that an index is gone as soon as nobody has it: the garbage collection may be long in coming.
+        self._links = SessionLinks(self._ids, partial(ScopeIndex._first_vectors, weakref.proxy(self)))
         self._postings = Postings()
         self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None

@@ -104,7 +104,7 @@ class Postings:
     def nbytes(self) -> int:
         """How much memory the postings take."""
         arrays = (self._terms, self._passages, self._counts, self._impact)
-        return sum(array.nbytes for array in arrays) + 8 * (self._waiting + len(self._starts))
+        return sum(array.nbytes for array in arrays) + 8 * self._waiting + 36 * len(self._starts)  # those are objects
 
     def _merge(self) -> _Packed:
         """All postings, sorted."""
