@@ -125,12 +125,14 @@ class _Tokens:
         ids = None if self._pieces is None else self._pieces.cut(cleaned, self._cut_word)
         return (self._compiled or self._load())(cleaned) if ids is None else ids
 
-    def _cut(self, word: str) -> list[int]:
-        """The ids of a word that the vocabulary does not have."""
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The ids of a word that the vocabulary does not have: as a tuple, which the garbage collector need not keep
+        in view.
+        """
         if self._compiled is None and self._pieces is not None and len(word) <= self._chars_left:
             self._chars_left -= len(word)
-            return self._pieces.cut_word(word)
-        return (self._compiled or self._load())(word)
+            return tuple(self._pieces.cut_word(word))
+        return tuple((self._compiled or self._load())(word))
 
     def _load(self) -> Callable[[str], list[int]]:
         with self._lock:
@@ -258,7 +260,7 @@ class Pieces:
     def __init__(self, vocabulary: dict[str, int]) -> None:
         self._ids = vocabulary
 
-    def cut(self, text: str, cut_word: Callable[[str], list[int]] | None = None) -> list[int] | None:
+    def cut(self, text: str, cut_word: Callable[[str], Sequence[int]] | None = None) -> list[int] | None:
         """The ids of a text's tokens; ``None`` where the compiled tokenizer has to be asked. Words that are not in the
         vocabulary are cut by ``cut_word``.
         """
