@@ -44,7 +44,7 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
         + "\n![speed](img/speed.png)\n"
     )
     _plot_speed(docs / "img", figures)
-    _section(docs, "Speed", text)
+    write_section(docs, "Speed", text)
 
 
 def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
@@ -57,7 +57,7 @@ def write_deployment(docs: Path, figures: Sequence[Figure], users: int) -> None:
         f"of {PASSES} passes of {ROUNDS} calls.\nIt searches by vectors alone, Holdfast by vectors and words.\n"
         f"`python -m bench --only deployment` on a {machine()}.\n\n" + _table(figures)
     )
-    _section(docs, "Deployment", text)
+    write_section(docs, "Deployment", text)
 
 
 def write_large_scope(docs: Path, figures: Sequence[Figure], parts: Mapping[str, float]) -> None:
@@ -70,7 +70,7 @@ def write_large_scope(docs: Path, figures: Sequence[Figure], parts: Mapping[str,
     )
     said = "; ".join(f"{name}, {taken:.2f} ms" for name, taken in parts.items())
     text += f"\n`python -m bench.large_scope parts`, in processor time, the least of many: {said}.\n"
-    _section(docs, "Large scope", text)
+    write_section(docs, "Large scope", text)
 
 
 def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
@@ -80,7 +80,7 @@ def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
         f"to add take turns,\n{AT_A_TIME} calls at a time; least disturbed of {PASSES} passes of {ROUNDS} calls.\n"
         f"`python -m bench --only round_trips` on a {machine()}.\n\n" + _table(figures)
     )
-    _section(docs, "Round trips", text)
+    write_section(docs, "Round trips", text)
 
 
 def write_langgraph_store(docs: Path, rows: Sequence[store.Row]) -> None:
@@ -95,7 +95,7 @@ def write_langgraph_store(docs: Path, rows: Sequence[store.Row]) -> None:
     for row in rows:
         medians = " | ".join(f"{one:.2f}" for one in row.medians)
         text += f"| {row.operation} | {medians} | {row.target} | {'yes' if row.met else '**no**'} |\n"
-    _section(docs, "LangGraph store", text)
+    write_section(docs, "LangGraph store", text)
 
 
 def _table(figures: Sequence[Figure]) -> str:
@@ -114,7 +114,7 @@ def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int)
         "On PostgreSQL, 10,000 users have 100 memories each, and commits are durable.\n"
         f"`make bench` on a {machine()}.\n\n" + _measured(figures)
     )
-    _section(docs, "Lifecycle", text)
+    write_section(docs, "Lifecycle", text)
 
 
 def write_archive(docs: Path, found: Mapping[tuple[str, int], footprint.Footprint], locomo: str | None) -> None:
@@ -134,7 +134,7 @@ def write_archive(docs: Path, found: Mapping[tuple[str, int], footprint.Footprin
     )
     if locomo is not None:
         text += "\n" + _archived(archive.measure(Path(locomo)))
-    _section(docs, "Archive", text)
+    write_section(docs, "Archive", text)
 
 
 def _measured(figures: Sequence[lifecycle.Figure]) -> str:
@@ -153,7 +153,7 @@ def write_erasure(docs: Path, figures: Sequence[lifecycle.Figure], users: int) -
         "Backups lie on the same disk.\n"
         f"`python -m bench --only erasure` on a {machine()}.\n\n" + _measured(figures)
     )
-    _section(docs, "Erasure and backups", text)
+    write_section(docs, "Erasure and backups", text)
 
 
 def write_start(docs: Path, taken: Mapping[str, float]) -> None:
@@ -181,7 +181,7 @@ def write_start(docs: Path, taken: Mapping[str, float]) -> None:
         f"CPU time of the steps in a new process, at the median of {start.CHILDREN} processes, embedded engine.\n"
         f"`python -m bench --only start` on a {machine()}.\n\n" + _measured(figures)
     )
-    _section(docs, "Start", text)
+    write_section(docs, "Start", text)
 
 
 def write_corrections(docs: Path, ratios: Sequence[corrections.Ratio]) -> None:
@@ -195,7 +195,7 @@ def write_corrections(docs: Path, ratios: Sequence[corrections.Ratio]) -> None:
         f"p50; of {corrections.PASSES} passes\nthe least disturbed. `python -m bench --only corrections` on a "
         f"{machine()}.\n\n"
     )
-    _section(docs, "Being right", text + _measured(figures))
+    write_section(docs, "Being right", text + _measured(figures))
 
 
 def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
@@ -207,7 +207,7 @@ def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
         f"{service.CLIENTS} clients have a user each, and add and recall for {service.SECONDS:.0f} seconds.\n"
         f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
     )
-    _section(docs, "Service", text)
+    write_section(docs, "Service", text)
 
 
 def _archived(found: archive.Figures) -> str:
@@ -251,7 +251,7 @@ def write_quality(docs: Path, locomo: str | None) -> None:
     if name == "static":
         _plot_quality(docs / "img", tables)
         text += "\n![recall](img/recall.png)\n"
-    _section(docs, "Recall quality" if name == "static" else f"Recall quality with {name}", text)
+    write_section(docs, "Recall quality" if name == "static" else f"Recall quality with {name}", text)
 
 
 def _describe_threshold(tables: Sequence[quality.Table]) -> str:
@@ -262,7 +262,7 @@ def _describe_threshold(tables: Sequence[quality.Table]) -> str:
     return f"One threshold for all of them, {threshold:.2f}, keeps of the own and of the foreign questions: {told}."
 
 
-def _section(docs: Path, title: str, text: str) -> None:
+def write_section(docs: Path, title: str, text: str) -> None:
     """Put a section in the place of the one with its title, or at the end."""
     page = docs / "benchmarks.md"
     known = page.read_text(encoding="utf-8") if page.exists() else _HEAD

@@ -101,7 +101,6 @@ class Steps:
         self.holdfast.schedule.enrol()
         self.model = Model()
         self.count = self.steps = 0
-        self.said = ""
 
     def open(self) -> Holdfast:
         """One more engine over the same store."""
@@ -126,8 +125,7 @@ class Steps:
 
     def text(self) -> str:
         self.count += 1
-        self.said = f"a trip to Rome, number {self.count}. " + "The train was late. " * (self.count % 3 * 10)
-        return self.said
+        return f"a trip to Rome, number {self.count}. " + "The train was late. " * (self.count % 3 * 10)
 
     def some(self, place: int, *states: str, kinds: tuple[str, ...] = KINDS) -> Thing | None:
         """One of the things in such a state, if there are any."""
@@ -301,13 +299,12 @@ class Steps:
 
     def restore(self, place: int, by_bin: bool) -> None:
         thing = self.some(place, "recycled")
-        if thing is None or (thing.kind in OWN and self.model.is_removed(thing.agent)):
+        if thing is None:
             return
         restore: Any = self.holdfast.recycle.restore if by_bin else self.memory(thing).restore
         arguments = {"memory_id": thing.id}
-        if not by_bin and self.model.is_removed(thing.agent):
-            self.refused(AgentRemovedError, restore, **arguments)
-        elif thing.purge_at <= self.now:
+        is_parted = self.model.is_removed(thing.agent) and (thing.kind in OWN or not by_bin)
+        if is_parted or thing.purge_at <= self.now:
             self.refused(ConflictError, restore, **arguments)
         else:
             self.act(restore, **arguments)
