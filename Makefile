@@ -15,7 +15,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-check peers prove langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-full bench-check peers prove langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -85,7 +85,11 @@ everywhere: $(STAMP)  ## the tests, all of them on every engine
 soak: $(STAMP)   ## more examples, more kills, larger stores, on the disk; ends by itself after MINUTES=60
 	$(PYTEST) --soak $(MINUTES)
 
-bench: $(STAMP)  ## measure, and write the figures and plots of docs/benchmarks.md
+bench: $(STAMP) $(PEERS)  ## Holdfast beside its peers, under ten minutes; writes a section of docs/benchmarks.md
+	$(BIN)/python -m bench.side_by_side
+
+bench-full: bench  ## the same, Holdfast at 100,000 facts, and every other section of docs/benchmarks.md
+	$(BIN)/python -m bench.side_by_side --growth
 	$(BIN)/python -m bench
 
 bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed

@@ -1,1 +1,1 @@
-"""What Holdfast costs and how well it recalls, measured: ``make bench``, figures in ``docs/benchmarks.md``."""
+"""What Holdfast costs and how well it recalls, measured: ``make bench-full``, figures in ``docs/benchmarks.md``."""

@@ -3,7 +3,7 @@
 python -m bench                                # everything; 1,000,000 memories, several minutes
 python -m bench --users 10                     # a smaller store
 python -m bench --check                        # are the targets met? a minute or two, writes nothing; make bench-check
-HOLDFAST_LOCOMO=path/to/locomo10.json make bench # with LoCoMo, if you have it
+HOLDFAST_LOCOMO=path/to/locomo10.json python -m bench # with LoCoMo, if you have it
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
     text = (
         f"One user's {USER_MEMORIES:,} memories in a store of {users * USER_MEMORIES:,} over {users:,} users, embedded "
         "engine, one process.\nEach figure is the least disturbed of several passes of 400 calls; floors and what they "
-        f"bound take turns, {AT_A_TIME} calls at a time.\n`make bench` on a {machine()}.\n\n"
+        f"bound take turns, {AT_A_TIME} calls at a time.\n`python -m bench --only speed` on a {machine()}.\n\n"
         + _table(figures)
         + "\n![speed](img/speed.png)\n"
     )
@@ -112,7 +112,7 @@ def write_lifecycle(docs: Path, figures: Sequence[lifecycle.Figure], users: int)
         f"A store of {users * USER_MEMORIES:,} episodes over {users:,} users, embedded engine. The other process "
         f"recalls from\n{USER_MEMORIES:,} memories of one user all the while, with a pause of 2 ms between recalls.\n"
         "On PostgreSQL, 10,000 users have 100 memories each, and commits are durable.\n"
-        f"`make bench` on a {machine()}.\n\n" + _measured(figures)
+        f"`python -m bench --only lifecycle` on a {machine()}.\n\n" + _measured(figures)
     )
     write_section(docs, "Lifecycle", text)
 

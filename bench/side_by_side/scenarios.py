@@ -129,7 +129,8 @@ class Run:
             self.system.expire(USER, fact, 1.0)
         time.sleep(1.1)
         sweeper = threading.Thread(target=self.system.sweep)
-        took, asked = [], iter(questions(QUESTIONS) * 100)
+        took: list[float] = []
+        asked = iter(questions(QUESTIONS) * 100)
         sweeper.start()
         while sweeper.is_alive() or len(took) < 50:
             begun = time.perf_counter()

@@ -75,7 +75,7 @@ class Holdfast(System):
     def open(self) -> None:
         from holdfast import Holdfast as Engine
 
-        self._engine = Engine.open(self.url, home=self.folder / "home", embedder=_Vectors(self.embed))  # type: ignore[arg-type]
+        self._engine = Engine.open(self.url, home=self.folder / "home", embedder=_Vectors(self.embed))
         self._memory = self._engine.manager("ann", "agent", "session")
 
     @classmethod
@@ -385,11 +385,10 @@ class SqliteVec(System):
 
     def open(self) -> None:
         import apsw
-        import sqlite_vec
 
         self._db = apsw.Connection(str(self.folder / "facts.db"))
         self._db.enable_load_extension(True)
-        self._db.load_extension(sqlite_vec.loadable_path())
+        self._db.load_extension(import_module("sqlite_vec").loadable_path())
         self._db.set_busy_timeout(60_000)
         self._db.transaction_mode = "IMMEDIATE"
         self._db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
