@@ -1,0 +1,80 @@
+"""The comparison with peers says what was measured, what was stopped, and what failed and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bench.side_by_side import page, scenarios
+from bench.side_by_side.data import facts, questions
+from bench.side_by_side.systems import SYSTEMS, Floor, System
+
+MEASURED = {"p50": 2.0, "p95": 3.0, "p99": 4.0, "per_second": 500.0}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> scenarios.Run:
+    """The floor with a store that is filled."""
+    (tmp_path / "store").mkdir()
+    texts = [fact.text for seed in ("facts", "added") for fact in facts(300, seed)] + questions(300)
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    np.save(tmp_path / "vectors.npy", np.eye(900, 256, dtype=np.float32))
+    made = scenarios.Run("floor", 300, tmp_path / "store", tmp_path)
+    assert scenarios.carry_out(made, scenarios.Run.fill)["per_second"] > 0
+    return made
+
+
+def test_a_scenario_is_measured_or_says_why_it_is_not(run: scenarios.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scenarios.carry_out(run, scenarios.Run.recall)["p50"] > 0
+    assert scenarios.carry_out(run, scenarios.Run.correct) == {"none": "it has no such verb"}
+
+    def fails(*_arguments: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Floor, "add", fails)
+    assert scenarios.carry_out(run, scenarios.Run.add) == {"failed": "OSError: the disk is full"}
+
+    def runs_on(*_arguments: object) -> None:
+        raise scenarios.StoppedError
+
+    monkeypatch.setattr(Floor, "add", runs_on)
+    assert scenarios.carry_out(run, scenarios.Run.add) == {"stopped": "over 60 s"}
+    run.system.close()
+
+
+def test_the_floor_finds_what_is_closest(run: scenarios.Run) -> None:
+    first = facts(300)[0].text
+    run.system.embed = lambda _texts: np.eye(1, 256, dtype=np.float32)  # the vector of the first
+    assert run.system.recall("ann", "whatever")[0] == first
+    run.system.close()
+
+
+def test_a_cost_that_grows_with_the_square_has_the_exponent_two() -> None:
+    assert page._exponent([(10, 3.0), (100, 300.0), (1_000, 30_000.0)]) == pytest.approx(2.0)
+
+
+def test_the_page_shows_figures_failures_and_growth(tmp_path: Path) -> None:
+    (tmp_path / "img").mkdir()
+    whole: dict[str, Any] = dict.fromkeys(("add", "recall", "filtered", "correct", "delete", "cold_start"), MEASURED)
+    whole |= {"fill": {"per_second": 9_000.0, "disk": 2_000_000}, "two_processes": {"per_second": 9.0, "lost": 3}}
+    whole |= {"delete_all": {"p50": 5.0, "left": 7, "of": 200}, "expiry": {"late": None, "readable": True}}
+    broken = {"versions": "mem0ai 1", "fill": {"failed": "it is not installed"}}
+    slow = {**whole, "recall": {"stopped": "over 60 s"}}
+    kept = {str(size): {"Holdfast": whole, "mem0": broken, "Chroma": slow} for size in (1_000, 10_000, 100_000)}
+    page.write(tmp_path, kept)
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "| Holdfast | 9,000 | 2.00 | 2.00 |" in text
+    assert "| Chroma | 9,000 | 2.00 | stopped |" in text
+    assert "mem0 failed: it is not installed" in text
+    assert "| Holdfast | 7 | never | 3 |" in text
+    assert "| Holdfast: recall, ms | 2.00 | 2.00 | 2.00 | 0.00 |" in text
+    assert (tmp_path / "img" / "side_by_side_1000.svg").stat().st_size > 1_000
+
+
+def test_every_system_can_be_filled_and_asked() -> None:
+    for system in SYSTEMS.values():
+        assert system.recall is not System.recall
+        assert system.add is not System.add
