@@ -382,7 +382,8 @@ class Eraser:
     def _end_by_name(self, subject: Subject, tally: _Tally) -> None:
         """Remove what is found by the name only, in this process and on servers."""
         for name, count in self._forget(subject).items():
-            tally.remove(name, count)
+            tally.add(name, count)
+            tally.report(count, f"{name} memory, in this process")
         if self._short_term is not None:
             tally.remove(SESSIONS, self._short_term.end_user(subject.tenant, subject.user_id))
 
