@@ -84,7 +84,9 @@ def numbers(hits: Sequence[Hit]) -> list[int]:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few vectors are enough for a second thread."""
+    """A few vectors are enough for a second thread; that of an earlier test has ended."""
+    with arrays._helping:
+        pass
     for name, size in (("LARGE", 100), ("_UNSHARED", 100), ("_BLOCKS", 2), ("_CORES", 2)):
         monkeypatch.setattr(arrays, name, size)
 
