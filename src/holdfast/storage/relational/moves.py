@@ -302,7 +302,7 @@ class MoveBatch:
         found = self.tx.all(CurrentRow, "records.named", (self.number, kind.code, to_json(wanted), self.now))
         for row in found:
             if row.is_over and self.holds.covering(row) is not None:
-                self.tx.run("records.give_up_name", (row.key,))
+                self.tx.run("records.rename", (None, row.key))
             elif row.is_over:
                 self._move(self.to_bin(row, "its time was over, and its name was wanted", Cause.RULE), row)
         return {str(row.name): row for row in found if not row.is_over}

@@ -423,10 +423,9 @@ class SqlRecords(SqlStore):
         listed = _list_sources(record.derived_from)
         life = (stored.text_hash, record.ttl, record.aged_from if record.ttl is None else record.updated_at)
         origin = (record.source, listed)
-        write = tx.later if record.name == row.name else tx.run  # only another name can be taken
-        write(
-            "records.replace", (record.name, record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key)
-        )
+        tx.later("records.replace", (record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key))
+        if record.name != row.name:
+            tx.run("records.rename", (record.name, row.key))  # it may be taken
         if is_long(row) and batch.holds.covering(row) is None:
             trim(batch, row)
         is_same = stored.metadata == row.metadata

@@ -32,7 +32,14 @@ _SQL: Final = Statements(PACKAGE)
 _ADD: Final = frozenset(
     {
         *("records.subject_no", "records.write_context", "records.named", "records.of_text", "records.current"),
-        *("records.insert", "records.replace", "records.derive", "records.underive", "records.log_change"),
+        *(
+            "records.insert",
+            "records.replace",
+            "records.rename",
+            "records.derive",
+            "records.underive",
+            "records.log_change",
+        ),
         *("records.put_scope", "records.model", "rules.profile", "versions.end", "versions.trim"),
     }
 )

@@ -142,9 +142,6 @@ SELECT :CURRENT, coalesce(aged_from + delete_after <= $4, FALSE) AS is_over,
 FROM EACH records OF $3 BY records.subject = $1 AND records.kind = $2 AND name = wanted.value AND state IN ('active', 'archived')
 JOIN profiles ON profiles.no = records.profile
 
--- name: give_up_name
-UPDATE records SET name = NULL WHERE subject = $1::bigint >> :KEY_BITS AND key = $1
-
 -- name: active_holds
 SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
 WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
@@ -190,10 +187,13 @@ ORDER BY key LIMIT $4
 SELECT alias FROM subjects WHERE no = $1
 
 -- name: replace
-UPDATE records SET version = version + 1, revision = revision + 1, name = $1, updated_at = $2, size = $3, model = $4, vectors = $5,
-                   terms = $6, metadata = $7, content = packed($8), body = coalesce(packed($9), body), source = $10, derived_from = $11,
-                   text_hash = $12, ttl = $13, aged_from = coalesce($14::bigint, aged_from)
-WHERE subject = $15::bigint >> :KEY_BITS AND key = $15
+UPDATE records SET version = version + 1, revision = revision + 1, updated_at = $1, size = $2, model = $3, vectors = $4,
+                   terms = $5, metadata = $6, content = packed($7), body = coalesce(packed($8), body), source = $9, derived_from = $10,
+                   text_hash = $11, ttl = $12, aged_from = coalesce($13::bigint, aged_from)
+WHERE subject = $14::bigint >> :KEY_BITS AND key = $14
+
+-- name: rename
+UPDATE records SET name = $1 WHERE subject = $2::bigint >> :KEY_BITS AND key = $2
 
 -- Only what lives by a wish of its own, and is not over: what has expired stays gone.
 -- name: refreshable

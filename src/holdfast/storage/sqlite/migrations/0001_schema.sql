@@ -158,10 +158,9 @@ CREATE TABLE versions (
     content      ANY     NOT NULL,                   -- text, or zlib-compressed bytes
     source       TEXT,
     derived_from TEXT,
-    PRIMARY KEY (subject, key, version)
+    PRIMARY KEY (key, version)
 ) STRICT;
 
-CREATE INDEX versions_by_key ON versions (key);
 CREATE INDEX versions_by_end ON versions (ended_at);
 CREATE INDEX versions_by_text ON versions (text_hash, subject);
 
