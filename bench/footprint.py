@@ -1,4 +1,4 @@
-"""What a memory takes in the store before and after it is archived: ``python -m bench.footprint``.
+"""What a memory takes in the store before and after it is archived, and a replica: ``python -m bench.footprint``.
 
 Memories of one user, all of about the same length, are added, and a year later one sweep archives them. What counts is
 the table of records and that of the audit chain, each with its indexes, after a vacuum, less what they took while
@@ -7,13 +7,17 @@ they were empty. So a figure is of bytes that lie in the store, and is the same 
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import apsw
+import psutil
 import psycopg
 from psycopg import sql
 
@@ -132,7 +136,39 @@ def measure_all() -> dict[tuple[str, int], Footprint]:
     return found
 
 
-if __name__ == "__main__":
+#: A replica that recalls for so many users, with so many memories each, may hold so many MiB of indexes; and so much
+#: more in all, for what is there once: pages of the database, words that were looked up, memory that is free and kept.
+REPLICA_USERS, REPLICA_EACH, REPLICA_MIB, REPLICA_MORE = 200, 500, 64, 32
+
+
+def measure_replica() -> float:
+    """By how many MiB a process grows that recalls for many more users than its indexes have room for."""
+    with tempfile.TemporaryDirectory() as home:
+        with Holdfast.open(home=home) as holdfast:
+            for user in range(REPLICA_USERS):
+                holdfast.manager(f"user {user}", "agent").add_many(texts(115, REPLICA_EACH), "long_term")
+        command = [sys.executable, "-m", "bench.footprint", home]
+        environment = {**os.environ, "HOLDFAST_INDEX_MIB": str(REPLICA_MIB)}
+        return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def recall_for_many(home: str) -> None:
+    """The replica: prints by how much it grew after the first recall."""
+    process = psutil.Process()
+    with Holdfast.open(home=home) as holdfast:
+        for user in range(REPLICA_USERS):
+            holdfast.manager(f"user {user}", "agent").retrieve("where does the dog live")
+            if user == 0:
+                before = process.memory_info().rss
+        print((process.memory_info().rss - before) / 2**20)
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    recall_for_many(sys.argv[1])
+elif __name__ == "__main__":
+    grown, most = measure_replica(), REPLICA_MIB + REPLICA_MORE
+    shown = "met" if grown <= most else "MISSED"
+    print(f"a replica with {REPLICA_MIB} MiB for indexes grows by {grown:.0f} MiB; target {most}: {shown}")
     for (name, length), one in measure_all().items():
         parts = ", ".join(f"{table} {one.before[table]:,.0f} → {one.after[table]:,.0f}" for table in TABLES)
         print(f"{name}, {length:,} characters: {one.ratio:.3f} × what it was ({parts} bytes); target {TARGETS[length]}")
