@@ -75,6 +75,7 @@ def test_every_route_does_what_it_says(
         back_up,
         look_at_what_runs,
         forget_a_source,
+        call_verbs,
         hand_out_and_erase,
         look_at_the_record,
     ):
@@ -404,6 +405,19 @@ def forget_a_source(api: Traveller) -> None:
     assert api.ask("POST", "/recycle/restore", {"bundle": "source:import:other"}) == {"restored": 1}
 
 
+def call_verbs(api: Traveller) -> None:
+    who = {"user_id": "bob", "agent_id": "guide"}
+    added = api.ask("POST", "/calls/write", {**who, "verb": "add", "arguments": {"content": "Bob likes tea."}})[
+        "result"
+    ]
+    got = {**who, "verb": "get", "arguments": {"memory_id": added["memory_id"]}}
+    assert api.ask("POST", "/calls/read", got)["result"]["content"] == "Bob likes tea."
+    assert api.ask("POST", "/calls/govern", {**who, "verb": "kept_out"}) == {"result": []}
+    api.ask("POST", "/calls/read", {**who, "verb": "add", "arguments": {"content": "tea"}}, status=422)
+    deleted = {**who, "verb": "delete_user_memories", "arguments": {"user_id": "bob", "memory_type": "long_term"}}
+    assert api.ask("POST", "/calls/govern", deleted) == {"result": 1}
+
+
 def hand_out_and_erase(api: Traveller) -> None:
     assert "alice" in [one["user_id"] for one in api.ask("GET", "/users")["items"]]
     api.ask("GET", "/users/nobody/export", status=404)
@@ -412,6 +426,8 @@ def hand_out_and_erase(api: Traveller) -> None:
         assert export.testzip() is None
         assert any(b"white tea" in export.read(name) for name in export.namelist())
     api.ask("DELETE", "/users/alice", status=428)
+    assert api.ask("POST", "/holds:preview", {"user_id": "alice"})["counts"]["memories"] > 0
+    assert api.ask("GET", "/sessions/threads", user_id="alice")["next_cursor"] is None
     hold = api.ask("POST", "/holds", {"user_id": "alice", "reason": "Case 4712"}, status=201)["hold_id"]
     api.ask("DELETE", "/users/alice", confirm=True, status=423)
     before = api.ask("GET", "/users/alice/erasure")
