@@ -127,6 +127,12 @@ def remember_and_recall(api: Traveller) -> None:
     asked = [{"operation": "get_memory", "input": {**WHO, "memory_id": one}} for one in (tea, "none")]
     assert [one["status"] for one in api.ask("POST", "/batch", {"items": asked})["items"]] == [200, 404]
 
+    assert api.ask("GET", "/sessions/threads", user_id="alice")["items"] == []
+    called = {"verb": "add", "arguments": {"content": "Ann knits."}}
+    assert api.ask("POST", "/calls/write", {**WHO, **called})["result"]["operation"] == "add"
+    assert api.ask("POST", "/calls/read", {**WHO, "verb": "count_memories"})["result"] >= 4
+    assert api.ask("POST", "/calls/govern", {**WHO, "verb": "kept_out"})["result"] == []
+
     for kind, content in (("structured", {"no": 7}), ("persona", "Speaks plainly."), ("entity", "Ann")):
         one = api.add(content, memory_type=kind)
         assert api.ask("GET", f"/memories/{one}", **WHO)["memory_type"] == kind
@@ -322,6 +328,7 @@ def hold(api: Traveller) -> None:
     assert made["covers"] is None, "what has a tag would have to be counted"
     on_one = api.ask("POST", "/holds", {"memory_id": one, "reason": "Case 4711"}, status=201)
     assert on_one["covers"] == {"memories": 1}
+    assert api.ask("POST", "/holds:preview", {"memory_id": one})["counts"] == {"memories": 1}
     api.ask("POST", f"/holds/{on_one['hold_id']}/release")
     for nothing in ({"memory_id": "zzz"}, {"tag": "="}):
         api.ask("POST", "/holds", {**nothing, "reason": "Case 4711"}, status=422)
