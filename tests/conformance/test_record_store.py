@@ -13,7 +13,7 @@ from conformance.samples import NOW, PATHS, Person, bring, changed, entry, move,
 from holdfast.core.errors import ConflictError, QuotaExceededError, StaleError
 from holdfast.core.records import BIN, LIVE, NEXT, TYPES, MemoryType, Outcome, Record, State, Subject, Terms
 from holdfast.core.values import DAY
-from holdfast.ports.records import Put, RecordStore
+from holdfast.ports.records import NO_LIMIT, Put, RecordStore
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
 ENTITY = TYPES[MemoryType.ENTITY]
@@ -163,11 +163,13 @@ def test_a_users_quota_comes_before_the_tenants_and_the_tenants_before_the_defau
 
     records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 5})
     assert quota(me) == (5, 700), "a limit that was not given stays what it was"
-    records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_bytes": None})
-    assert quota(me) == (5, None), "None is without limit"
+    records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_bytes": NO_LIMIT})
+    assert quota(me) == (5, None), "without limit is a limit of their own"
     records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 0})
     assert quota(me) == (0, None), "none at all is a limit too"
     assert quota(other) == (7, 700)
+    was = records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": None, "max_bytes": None})
+    assert (was, quota(me)) == ({"max_memories": 0, "max_bytes": NO_LIMIT}, (7, 700)), "none of their own any more"
 
     assert quota(Person(me.tenant + "x", me.user_id)) == default, "another tenant has its own"
     assert records.usage(me.subject, ENTITY).max_memories == ENTITY.max_memories, "and so has another kind"
