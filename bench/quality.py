@@ -1,40 +1,40 @@
-"""How well recall ranks, on several shapes of text: ``python -m bench.quality [locomo10.json]``, with the embedder that
-``HOLDFAST_EMBEDDER`` names.
+"""How well recall ranks.
 
-Each shape is ranked four ways: by vectors alone, by words alone (BM25), by both, and by both with neighbours. A ranking
-that is tuned to one shape shows here as one that loses to its own parts on another. The last way is the product; how
-far it is ahead of the better of vectors and words comes with the 95 % interval of a paired bootstrap.
+python -m bench.quality                   # on every set of bench/sets, on the standard library, and on HOLDFAST_LOCOMO
+python -m bench.quality SET.json          # on one set, with every embedder, every part switched off, and the peers
+python -m bench.quality SET.json --peers  # without peers; or with the names of some
 
-Where a set has several users, each question is asked of the next user's memory as well. Scores that mean something
-are higher for the own questions than for these foreign ones.
+``bench/recall_sets.py`` says what form a set has. With one set, R@5, R@10 and nDCG@10 come with 95 % intervals, and
+with the paired differences from Holdfast, in all and for each category. ``--embedders`` says which ones are tried.
 
-- LoCoMo (its file is given by path or ``HOLDFAST_LOCOMO``; CC BY-NC, so it is no part of this repository): one user per
-  conversation, one record per turn, ``Speaker: text`` with the caption of a shared image in brackets, the turn's
-  session; the questions of categories 1 to 4 that name at least one turn as evidence.
-- The labelled sets in ``bench/sets``. In some of them each memory and each query has its ``user``, who asks of their
-  own memories only. ``long_answers``, ``other_words`` and ``second_topics`` were written by somebody who had not read
-  the ranking's code but knew a description of its weak points. ``long_answers`` got more turns and questions after it
-  was first measured, since nearly all was found. They are not changed to fit the ranking.
-- The standard library of the running Python: a docstring's first line asks for the rest of the docstring, or for the
-  code. A module is a session.
+Without a set, each one is ranked four ways, with the embedder that ``HOLDFAST_EMBEDDER`` names: by vectors alone, by
+words alone (BM25), by both, and by both with neighbours. A ranking that is tuned to one shape of text shows here as one
+that loses to its own parts on another. The last way is the product; how far it is ahead of the better of vectors and
+words comes with the 95 % interval of a paired bootstrap. Where a set has several users, each question is asked of the
+next user's memory as well. Scores that mean something are higher for the own questions than for these foreign ones.
+
+``long_answers``, ``other_words`` and ``second_topics`` were written by somebody who had not read the ranking's code but
+knew a description of its weak points. ``long_answers`` got more turns and questions after it was first measured, since
+nearly all was found. They are not changed to fit the ranking. Of the standard library of the running Python, a
+docstring's first line asks for the rest of the docstring, or for the code; a module is a session.
 """
 
 from __future__ import annotations
 
-import ast
-import json
+import argparse
 import math
 import os
-import random
-import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from bench import comparison, recall_peers
+from bench.comparison import Figures, bootstrap, judge
+from bench.recall_sets import Memory, RecallSet, SetError, code, documentation, read_set
+from holdfast.core.errors import HoldfastError
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import Embedder, IndexRow
 from holdfast.recall import terms
@@ -44,44 +44,28 @@ from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
 
 DATA = Path(__file__).parent / "sets"
-WAYS = ("vectors", "words", "both", "both + neighbours")
-#: The way that ``retrieve`` goes, and the parts that it is made of.
-PRODUCT, PARTS = WAYS[3], WAYS[:2]
 _CUT = 10
 
 
-class Memory(NamedTuple):
-    """One record of a set."""
+class Way(NamedTuple):
+    """What a ranking uses."""
 
-    id: str
-    text: str
-    session: str | None
-
-
-class Question(NamedTuple):
-    """A query and the ids of the memories that answer it."""
-
-    text: str
-    relevant: frozenset[str]
+    vectors: bool
+    words: bool
+    neighbours: bool
 
 
-class Collection(NamedTuple):
-    """One user's memories and the questions about them."""
-
-    memories: list[Memory]
-    questions: list[Question]
-
-
-class Figures(NamedTuple):
-    """Means over the questions of a set. Recall at one is ``any1``: whether the first hit is right."""
-
-    any1: float
-    recall5: float
-    recall10: float
-    any10: float
-    mrr10: float
-    ndcg10: float
-    precision5: float
+ALL_WAYS = {
+    "vectors": Way(vectors=True, words=False, neighbours=False),
+    "words": Way(vectors=False, words=True, neighbours=False),
+    "both": Way(vectors=True, words=True, neighbours=False),
+    "both + neighbours": Way(vectors=True, words=True, neighbours=True),
+    "vectors + neighbours": Way(vectors=True, words=False, neighbours=True),
+    "words + neighbours": Way(vectors=False, words=True, neighbours=True),
+}
+WAYS = tuple(ALL_WAYS)[:4]
+#: The way that ``retrieve`` goes, and the parts that it is made of.
+PRODUCT, PARTS = WAYS[3], WAYS[:2]
 
 
 class Gain(NamedTuple):
@@ -150,36 +134,38 @@ class Table(NamedTuple):
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def measure(name: str, collections: Sequence[Collection], embedder: Embedder | None = None) -> Table:
-    """Rank every question of a set in each of the ``WAYS``."""
-    embedder = embedder or StaticEmbedder()
-    found: dict[str, list[Figures]] = {way: [] for way in WAYS}
+def rank(asked: RecallSet, embedder: Embedder, ways: Iterable[str] = WAYS) -> tuple[dict[str, list[Figures]], Scores]:
+    """Rank every question of a set in some ways: its figures by way, and the best scores."""
+    found: dict[str, list[Figures]] = {way: [] for way in ways}
     scores = Scores([], [])
-    indexes = [_indexes(collection.memories, embedder) for collection in collections]
+    indexes = [_indexes(collection.memories, embedder) for collection in asked.collections]
     no_terms = np.empty(0, np.uint32)
-    for number, collection in enumerate(collections):
+    for number, collection in enumerate(asked.collections):
         plain, linked = indexes[number]
         _, foreign = indexes[(number + 1) % len(indexes)]
         names = [memory.id for memory in collection.memories]
         for question in collection.questions:
             vector, words = embedder.embed([question.text])[0], terms.query_terms(question.text)
-            whole = Query(vector, words)
-            asked = ((plain, Query(vector, no_terms)), (plain, Query(None, words)), (plain, whole), (linked, whole))
-            for way, (index, query) in zip(WAYS, asked, strict=True):
-                hits = index.rank(query, SearchOptions(_CUT, 0))
-                found[way].append(_judge([names[int(hit.id[:8], 16)] for hit in hits], question.relevant))
-            scores.own.append(_best(linked, whole))
-            scores.foreign.append(_best(foreign, whole))
-    figures = {
-        way: Figures(*(float(np.mean(column)) for column in zip(*rows, strict=True))) for way, rows in found.items()
-    }
+            for name, rows in found.items():
+                way = ALL_WAYS[name]
+                query = Query(vector if way.vectors else None, words if way.words else no_terms)
+                hits = (linked if way.neighbours else plain).rank(query, SearchOptions(_CUT, 0))
+                rows.append(judge([names[int(hit.id[:8], 16)] for hit in hits], question.relevant))
+            scores.own.append(_best(linked, Query(vector, words)))
+            scores.foreign.append(_best(foreign, Query(vector, words)))
+    return found, scores
+
+
+def measure(asked: RecallSet, embedder: Embedder | None = None) -> Table:
+    """Rank every question of a set in each of the ``WAYS``."""
+    found, scores = rank(asked, embedder or StaticEmbedder())
     return Table(
-        name,
-        sum(len(collection.memories) for collection in collections),
-        sum(len(collection.questions) for collection in collections),
-        figures,
+        asked.name,
+        sum(len(collection.memories) for collection in asked.collections),
+        len(asked.questions),
+        {way: Figures(*(float(np.mean(column)) for column in zip(*rows, strict=True))) for way, rows in found.items()},
         compare({way: [row.recall10 for row in rows] for way, rows in found.items()}),
-        scores if len(collections) > 1 else None,
+        scores if len(asked.collections) > 1 else None,
     )
 
 
@@ -187,13 +173,11 @@ def _best(index: ScopeIndex, query: Query) -> float:
     return max((hit.score for hit in index.rank(query, SearchOptions(1, 0))), default=0.0)
 
 
-def compare(recalls: dict[str, list[float]], rounds: int = 2_000) -> Gain:
+def compare(recalls: dict[str, list[float]]) -> Gain:
     """The product against its better part: the same questions are drawn for both, again and again."""
     part = max(PARTS, key=lambda way: float(np.mean(recalls[way])))
-    gains = np.asarray(recalls[PRODUCT]) - np.asarray(recalls[part])
-    drawn = np.random.default_rng(7).integers(0, len(gains), (rounds, len(gains)))
-    low, high = np.percentile(gains[drawn].mean(axis=1), (2.5, 97.5))
-    return Gain(part, float(low), float(gains.mean()), float(high))
+    gain = bootstrap(np.asarray(recalls[PRODUCT]) - np.asarray(recalls[part]))
+    return Gain(part, gain.low, gain.mean, gain.high)
 
 
 def _indexes(memories: Sequence[Memory], embedder: Embedder) -> tuple[ScopeIndex, ScopeIndex]:
@@ -227,131 +211,14 @@ def _index_of(rows: Sequence[IndexRow]) -> ScopeIndex:
     return index
 
 
-def _judge(ranked: Sequence[str], relevant: frozenset[str]) -> Figures:
-    right = [memory in relevant for memory in ranked]
-    gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(right) if hit)
-    ideal = sum(1 / math.log2(place + 2) for place in range(min(_CUT, len(relevant))))
-    return Figures(
-        any1=float(any(right[:1])),
-        recall5=sum(right[:5]) / len(relevant),
-        recall10=sum(right) / len(relevant),
-        any10=float(any(right)),
-        mrr10=1 / (right.index(True) + 1) if any(right) else 0.0,
-        ndcg10=gain / ideal,
-        precision5=sum(right[:5]) / 5,
-    )
-
-
-# --- the sets ---------------------------------------------------------------------------------------------------------
-
-
-def locomo(path: Path, embedder: Embedder | None = None) -> Table:
-    """LoCoMo, turn by turn."""
-    samples = json.loads(path.read_text("utf-8"))
-    return measure("LoCoMo turns", [_conversation(sample) for sample in samples], embedder)
-
-
-def _conversation(sample: dict[str, object]) -> Collection:
-    conversation = sample["conversation"]
-    questions = sample["qa"]
-    assert isinstance(conversation, dict)
-    assert isinstance(questions, list)
-    sessions = sorted((key for key in conversation if re.fullmatch(r"session_\d+", key)), key=lambda key: int(key[8:]))
-    memories = [Memory(turn["dia_id"], _said(turn), session) for session in sessions for turn in conversation[session]]
-    known = {memory.id for memory in memories}
-    asked = []
-    for question in questions:
-        # Some evidence is written as several turns in one string.
-        evidence = known.intersection(re.findall(r"D\d+:\d+", " ".join(question["evidence"])))
-        if question["category"] != 5 and evidence:
-            asked.append(Question(question["question"], frozenset(evidence)))
-    return Collection(memories, asked)
-
-
-def _said(turn: dict[str, str]) -> str:
-    caption = turn.get("blip_caption")
-    return f"{turn['speaker']}: {turn['text']}" + (f" [{caption}]" if caption else "")
-
-
-def labelled(path: Path, embedder: Embedder | None = None) -> Table:
-    """One of the sets in ``bench/sets``: memories and queries, or queries about the ``memories_of`` another."""
-    written = json.loads(path.read_text("utf-8"))
-    holder = path.with_name(written["memories_of"]) if "memories_of" in written else path
-    collections: dict[str | None, Collection] = {}
-    for memory in json.loads(holder.read_text("utf-8"))["memories"]:
-        collection = collections.setdefault(memory.get("user"), Collection([], []))
-        collection.memories.append(Memory(memory["id"], memory["text"], memory.get("session")))
-    for query in written["queries"]:
-        collections[query.get("user")].questions.append(Question(query["text"], frozenset(query["relevant"])))
-    return measure(written["name"], list(collections.values()), embedder)
-
-
-def documentation(embedder: Embedder | None = None) -> Table:
-    """Long texts: the first line of each docstring of the standard library asks for the rest of it."""
-    found = ((module, title, rest) for module, title, rest, _ in _documented() if len(rest) >= 300)
-    return measure("stdlib docstrings", [_collect(found)], embedder)
-
-
-def code(embedder: Embedder | None = None) -> Table:
-    """Code: the first line of each docstring of the standard library asks for the function's source without it."""
-    found = ((module, title, source) for module, title, _, source in _documented() if 0 < len(source) <= 6_000)
-    return measure("stdlib code", [_collect(found)], embedder)
-
-
-def _collect(found: Iterable[tuple[str, str, str]], asked: int = 800) -> Collection:
-    """Each distinct text once, and some of their titles as questions (the same ones on every run)."""
-    memories: list[Memory] = []
-    questions: list[Question] = []
-    seen: set[str] = set()
-    for module, title, text in found:
-        if title not in seen and text not in seen:
-            seen |= {title, text}
-            memories.append(Memory(str(len(memories)), text, module))
-            questions.append(Question(title, frozenset({memories[-1].id})))
-    random.Random(7).shuffle(questions)
-    return Collection(memories, questions[:asked])
-
-
-def _documented() -> Iterator[tuple[str, str, str, str]]:
-    """Module, first line and rest of the docstring, and source of what the standard library documents."""
-    root = Path(sysconfig.get_path("stdlib"))
-    skipped = {"test", "tests", "site-packages", "idlelib", "lib2to3", "turtledemo", "idle_test"}
-    for path in sorted(root.rglob("*.py")):
-        module = path.relative_to(root)
-        if skipped.isdisjoint(module.parts):
-            for node in _parsed(path):
-                title, _, rest = (ast.get_docstring(node) or "").partition("\n\n")
-                title = " ".join(title.split())
-                if len(title.split()) >= 4 and len(title) <= 160:
-                    yield str(module), title, rest.strip(), _source(node)
-
-
-def _parsed(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    try:
-        tree = ast.parse(path.read_text("utf-8"))
-    except (SyntaxError, UnicodeDecodeError):  # samples of what Python refuses are part of the library
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node
-
-
-def _source(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
-    """A function's source without its docstring; nothing for one that does nothing, and for classes."""
-    if isinstance(node, ast.ClassDef) or len(node.body) < 3:
-        return ""
-    node.body = node.body[1:]
-    return ast.unparse(node)
-
-
 def tables(locomo_path: Path | None = None, embedder: Embedder | None = None) -> Iterator[Table]:
     """The table of each set there is, as it is measured."""
     if locomo_path is not None:
-        yield locomo(locomo_path, embedder)
+        yield measure(read_set(locomo_path), embedder)
     for path in sorted(DATA.glob("*.json")):
-        yield labelled(path, embedder)
-    yield documentation(embedder)
-    yield code(embedder)
+        yield measure(read_set(path), embedder)
+    yield measure(documentation(), embedder)
+    yield measure(code(), embedder)
 
 
 def common_threshold(measured: Iterable[Table], share: float = 0.1) -> float:
@@ -359,11 +226,41 @@ def common_threshold(measured: Iterable[Table], share: float = 0.1) -> float:
     return max(table.scores.threshold(share) for table in measured if table.scores is not None)
 
 
-def main(arguments: Sequence[str] = ()) -> None:
-    """Print every table."""
-    given = arguments[0] if arguments else os.environ.get("HOLDFAST_LOCOMO")
+def compare_all(path: Path, embedders: Sequence[str], peers: Sequence[str]) -> Iterator[str]:
+    """Everything about one set, as lines."""
+    asked = read_set(path)
+    memories = sum(len(one.memories) for one in asked.collections)
+    yield f"{asked.name}: {memories:,} memories, {len(asked.questions):,} questions"
+    found: dict[str, list[Figures]] = {}
+    missing: dict[str, str] = {}
+    for name in embedders:
+        try:
+            ranked, _ = rank(asked, open_embedder(name), sorted(ALL_WAYS, key=lambda way: way != PRODUCT))
+        except HoldfastError as problem:
+            missing[f"Holdfast, {name}"] = str(problem)
+        else:
+            found |= {f"Holdfast, {name}{_explain(way)}": rows for way, rows in ranked.items()}
+    for name, outcome in recall_peers.run_all(path, asked, peers):
+        if isinstance(outcome, str):
+            missing[name] = outcome
+        else:
+            gold = [question.relevant for question in asked.questions]
+            found[name] = [judge(ids, right) for ids, right in zip(outcome, gold, strict=True)]
+    yield from comparison.describe(found, [question.category for question in asked.questions])
+    yield from (f"{name}: {why}" for name, why in missing.items())
+
+
+def _explain(way: str) -> str:
+    """What a way leaves out of the product."""
+    off = [part for part, used in ALL_WAYS[way]._asdict().items() if not used]
+    return f" without {' and '.join(off)}" if off else ""
+
+
+def print_tables() -> None:
+    """Print the table of every set."""
+    given = os.environ.get("HOLDFAST_LOCOMO")
     if given is None:
-        print("Without LoCoMo: give the path of locomo10.json, or set HOLDFAST_LOCOMO.\n")
+        print("Without LoCoMo: set HOLDFAST_LOCOMO to the path of locomo10.json.\n")
     measured = []
     embedder = open_embedder(os.environ.get("HOLDFAST_EMBEDDER", "static"))
     for table in tables(None if given is None else Path(given), embedder):
@@ -377,5 +274,22 @@ def main(arguments: Sequence[str] = ()) -> None:
             print(f"  {table.name:30}{own:6.0%} of the own and {foreign:4.0%} of the foreign questions")
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare on one set, or print every table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", nargs="?", type=Path, help="a set, or locomo10.json (default: every set there is)")
+    parser.add_argument("--embedders", nargs="+", default=["static", "minilm"], help="(default: static minilm)")
+    parser.add_argument("--peers", nargs="*", choices=recall_peers.NAMES, default=recall_peers.NAMES)
+    options = parser.parse_args(arguments)
+    if options.set is None:
+        print_tables()
+        return
+    try:
+        for line in compare_all(options.set, options.embedders, options.peers):
+            print(line, flush=True)
+    except SetError as problem:
+        sys.exit(str(problem))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -243,7 +243,8 @@ def write_quality(docs: Path, locomo: str | None) -> None:
         "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does.\n"
         "Of that: the gain over the better of vectors and words, with the 95 % interval of a paired bootstrap; how\n"
         "often the first result is right (R@1); P@5; and where a set has several users, how often their own questions\n"
-        "score higher than those about somebody else (AUC). `bench/quality.py` says what each set is.\n"
+        "score higher than those about somebody else (AUC). `bench/quality.py` says what each set is;\n"
+        "[how to measure recall](howto/measure-recall.md) on a set of your own.\n"
         f"`HOLDFAST_EMBEDDER={name} python -m bench --only quality --locomo locomo10.json` on a {machine()}.\n\n"
         + "\n".join(rows)
         + f"\n\n{_describe_threshold(tables)}\n"

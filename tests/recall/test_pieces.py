@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from bench.quality import DATA
+from bench.recall_sets import read_set
 from bench.speed import questions, sentences
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,8 +36,8 @@ def compiled(text: str) -> list[int]:
 
 def texts() -> list[str]:
     """Prose, code and many languages."""
-    labelled = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
-    found = [entry["text"] for one in labelled for part in ("memories", "queries") for entry in one.get(part, [])]
+    collections = [one for path in sorted(DATA.glob("*.json")) for one in read_set(path).collections]
+    found = list({text: None for one in collections for text in one.texts})
     code = Path(static.__file__).read_text(encoding="utf-8").splitlines()
     return [*found, *code, *sentences(200, 1), *questions(200, 2)]
 

@@ -8,7 +8,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from bench.quality import DATA, PARTS, PRODUCT, Scores, Table, common_threshold, compare, labelled
+from bench.quality import DATA, PARTS, PRODUCT, Scores, Table, common_threshold, compare, measure
+from bench.recall_sets import read_set
 
 from holdfast import Holdfast
 
@@ -19,12 +20,14 @@ SETS = sorted(path.stem for path in DATA.glob("*.json"))
 
 @cache
 def table(name: str) -> Table:
-    return labelled(DATA / f"{name}.json")
+    return measure(read_set(DATA / f"{name}.json"))
 
 
 @cache
-def written(name: str) -> Any:
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+def written(name: str, part: str) -> list[Any]:
+    """The messages or the questions of a set, as they are written."""
+    conversations = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))["conversations"]
+    return [one for conversation in conversations for one in conversation[part]]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -47,26 +50,15 @@ def test_most_of_what_is_right_is_among_the_first_ten(name: str) -> None:
 # --- the sets and the measures ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_each_right_answer_is_a_memory_of_the_user_who_asks(name: str) -> None:
-    holder = written(name).get("memories_of", f"{name}.json").removesuffix(".json")
-    listed = written(holder)["memories"]
-    user = {memory["id"]: memory.get("user") for memory in listed}
-    assert len(user) == len(listed)
-    for query in written(name)["queries"]:
-        assert query["relevant"]
-        assert {user[memory] for memory in query["relevant"]} == {query.get("user")}
-
-
 def test_long_questions_ask_mostly_for_short_turns_among_long_answers() -> None:
-    memories, queries = written("long_answers")["memories"], written("long_answers")["queries"]
+    memories, queries = written("long_answers", "messages"), written("long_answers", "questions")
     role = {memory["id"]: memory["metadata"]["role"] for memory in memories}
     words = {memory["id"]: len(memory["text"].split()) for memory in memories}
     assert len(memories) >= 240
     assert len(queries) >= 70
     assert all(150 <= words[one] <= 400 if role[one] == "assistant" else words[one] <= 25 for one in words)
     assert all(20 <= len(query["text"].split()) <= 45 for query in queries)
-    assert 0.75 <= mean(role[query["relevant"][0]] == "user" for query in queries) <= 0.8
+    assert 0.75 <= mean(role[query["gold"][0]] == "user" for query in queries) <= 0.8
 
 
 def test_scores_tell_own_questions_from_foreign_ones() -> None:
@@ -92,14 +84,14 @@ def test_the_product_is_compared_with_its_better_part_question_by_question() -> 
 
 def test_a_query_that_lists_many_words_of_what_it_wants_gets_it_among_the_first_five(holdfast: Holdfast) -> None:
     """It says nothing of short queries: "photography preferences" gets about half of the first five right."""
-    asked = written("preferences")
+    messages, questions = written("preferences", "messages"), written("preferences", "questions")
     memory = holdfast.manager("user", "agent")
-    texts = [entry["text"] for entry in asked["memories"]]
+    texts = [entry["text"] for entry in messages]
     ids = memory.add_many(texts)["memory_ids"]
-    label = {memory_id: entry["id"] for memory_id, entry in zip(ids, asked["memories"], strict=True)}
+    label = {memory_id: entry["id"] for memory_id, entry in zip(ids, messages, strict=True)}
     right = [
-        label[found["memory_id"]] in query["relevant"]
-        for query in asked["queries"]
+        label[found["memory_id"]] in query["gold"]
+        for query in questions
         for found in memory.retrieve(query["text"], top_k=5)
     ]
     assert (len(texts), len(right)) == (200, 5 * 40)

@@ -1,0 +1,96 @@
+"""Figures of rankings, their intervals and their differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+_CUT: Final = 10
+_ROUNDS: Final = 2_000
+#: What is shown of each system, by its field.
+SHOWN: Final = {"recall5": "R@5", "recall10": "R@10", "ndcg10": "nDCG@10"}
+
+
+class Figures(NamedTuple):
+    """The figures of a question, or their means. Recall at one is ``any1``: whether the first hit is right."""
+
+    any1: float
+    recall5: float
+    recall10: float
+    any10: float
+    mrr10: float
+    ndcg10: float
+    precision5: float
+
+
+class Interval(NamedTuple):
+    """A mean and its 95 % interval."""
+
+    low: float
+    mean: float
+    high: float
+
+
+def judge(ranked: Sequence[str], relevant: frozenset[str]) -> Figures:
+    """The figures of one question, by the ids that were found for it, best first."""
+    right = [memory in relevant for memory in ranked[:_CUT]]
+    gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(right) if hit)
+    ideal = sum(1 / math.log2(place + 2) for place in range(min(_CUT, len(relevant))))
+    return Figures(
+        any1=float(any(right[:1])),
+        recall5=sum(right[:5]) / len(relevant),
+        recall10=sum(right) / len(relevant),
+        any10=float(any(right)),
+        mrr10=1 / (right.index(True) + 1) if any(right) else 0.0,
+        ndcg10=gain / ideal,
+        precision5=sum(right[:5]) / 5,
+    )
+
+
+def bootstrap(values: Any) -> Interval:
+    """The mean of a value per question, and its interval: questions are drawn again and again, always the same ones."""
+    values = np.asarray(values, np.float32)
+    low, high = np.percentile(_draw(len(values)) @ values / len(values), (2.5, 97.5))
+    return Interval(float(low), float(values.mean()), float(high))
+
+
+@lru_cache(maxsize=1)
+def _draw(size: int) -> Any:
+    """How often each of so many questions is drawn, round by round."""
+    chance = np.random.default_rng(7)
+    rounds = [np.bincount(chance.integers(0, size, size), minlength=size) for _ in range(_ROUNDS)]
+    return np.asarray(rounds, np.float32)
+
+
+def describe(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
+    """The systems, the first one as the one that others are compared with, over all questions and in each category."""
+    everything = list(range(len(categories)))
+    parts = {"all questions": everything}
+    for name in sorted(set(categories) - {""}):
+        parts[name] = [place for place in everything if categories[place] == name]
+    for name, places in parts.items():
+        yield f"\n{name} ({len(places):,}): mean [95 % interval]; difference of the first from it, question by question"
+        yield from _describe_part(found, places)
+
+
+def _describe_part(found: Mapping[str, Sequence[Figures]], places: Sequence[int]) -> Iterator[str]:
+    width = max(map(len, found), default=0) + 2
+    first: dict[str, Any] = {}
+    for system, rows in found.items():
+        cells = []
+        for field, title in SHOWN.items():
+            values = np.asarray([getattr(rows[place], field) for place in places])
+            own = bootstrap(values)
+            cell = f"{title} {own.mean:.3f} [{own.low:.3f}, {own.high:.3f}]"
+            if field in first:
+                ahead = bootstrap(first[field] - values)
+                cell += f" {ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]"
+            else:
+                cell += " " * 24
+                first[field] = values
+            cells.append(cell)
+        yield f"  {system:{width}}{'  '.join(cells)}".rstrip()
