@@ -68,29 +68,53 @@ def _draw(size: int) -> Any:
 
 def describe(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
     """The systems, the first one as the one that others are compared with, over all questions and in each category."""
-    everything = list(range(len(categories)))
-    parts = {"all questions": everything}
-    for name in sorted(set(categories) - {""}):
-        parts[name] = [place for place in everything if categories[place] == name]
-    for name, places in parts.items():
-        yield f"\n{name} ({len(places):,}): mean [95 % interval]; difference of the first from it, question by question"
-        yield from _describe_part(found, places)
-
-
-def _describe_part(found: Mapping[str, Sequence[Figures]], places: Sequence[int]) -> Iterator[str]:
     width = max(map(len, found), default=0) + 2
-    first: dict[str, Any] = {}
-    for system, rows in found.items():
-        cells = []
-        for field, title in SHOWN.items():
-            values = np.asarray([getattr(rows[place], field) for place in places])
-            own = bootstrap(values)
-            cell = f"{title} {own.mean:.3f} [{own.low:.3f}, {own.high:.3f}]"
-            if field in first:
-                ahead = bootstrap(first[field] - values)
-                cell += f" {ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]"
-            else:
-                cell += " " * 24
-                first[field] = values
-            cells.append(cell)
-        yield f"  {system:{width}}{'  '.join(cells)}".rstrip()
+    for name, places in _split(categories).items():
+        yield f"\n{name} ({len(places):,}): mean [95 % interval]; difference of the first from it, question by question"
+        for system in found:
+            cells = []
+            for field, title in SHOWN.items():
+                own, ahead = _compare(found, system, field, places)
+                cells.append(f"{title} {_show(own, '.3f')} " + (_show(ahead, "+.3f") if ahead else " " * 23))
+            yield f"  {system:{width}}{'  '.join(cells)}".rstrip()
+
+
+def tabulate(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
+    """The same as tables of a page: all figures over all questions, and R@10 in each category."""
+    parts = _split(categories)
+    everything = parts.pop("all questions")
+    yield f"| {len(everything):,} questions | {' | '.join(SHOWN.values())} | R@10 of the first, less this |"
+    yield f"|---|{'---:|' * (len(SHOWN) + 1)}"
+    for system in found:
+        pairs = [_compare(found, system, field, everything) for field in SHOWN]
+        ahead = pairs[1][1]
+        cells = [_show(own, ".3f") for own, _ in pairs] + [_show(ahead, "+.3f") if ahead else ""]
+        yield f"| {system} | {' | '.join(cells)} |"
+    if parts:
+        yield ""
+        yield f"| R@10 | {' | '.join(f'{name} ({len(places):,})' for name, places in parts.items())} |"
+        yield f"|---|{'---:|' * len(parts)}"
+        for system in found:
+            cells = [_show(_compare(found, system, "recall10", places)[0], ".3f") for places in parts.values()]
+            yield f"| {system} | {' | '.join(cells)} |"
+
+
+def _split(categories: Sequence[str]) -> dict[str, list[int]]:
+    """The places of all questions, and of those of each category."""
+    parts = {"all questions": list(range(len(categories)))}
+    for name in sorted(set(categories) - {""}):
+        parts[name] = [place for place, category in enumerate(categories) if category == name]
+    return parts
+
+
+def _compare(
+    found: Mapping[str, Sequence[Figures]], system: str, field: str, places: Sequence[int]
+) -> tuple[Interval, Interval | None]:
+    """A system's figure, and how far the first system is ahead of it; none for the first itself."""
+    first = next(iter(found))
+    own, other = (np.asarray([getattr(found[one][place], field) for place in places]) for one in (system, first))
+    return bootstrap(own), None if system == first else bootstrap(other - own)
+
+
+def _show(one: Interval, form: str) -> str:
+    return f"{one.mean:{form}} [{one.low:{form}}, {one.high:{form}}]"

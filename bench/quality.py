@@ -3,6 +3,7 @@
 python -m bench.quality                   # on every set of bench/sets, on the standard library, and on HOLDFAST_LOCOMO
 python -m bench.quality SET.json          # on one set, with every embedder, every part switched off, and the peers
 python -m bench.quality SET.json --peers  # without peers; or with the names of some
+python -m bench.quality SET.json --docs docs  # and write the section of docs/benchmarks.md
 
 ``bench/recall_sets.py`` says what form a set has. With one set, R@5, R@10 and nDCG@10 come with 95 % intervals, and
 with the paired differences from Holdfast, in all and for each category. ``--embedders`` says which ones are tried.
@@ -25,7 +26,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -226,28 +227,43 @@ def common_threshold(measured: Iterable[Table], share: float = 0.1) -> float:
     return max(table.scores.threshold(share) for table in measured if table.scores is not None)
 
 
-def compare_all(path: Path, embedders: Sequence[str], peers: Sequence[str]) -> Iterator[str]:
-    """Everything about one set, as lines."""
-    asked = read_set(path)
-    memories = sum(len(one.memories) for one in asked.collections)
-    yield f"{asked.name}: {memories:,} memories, {len(asked.questions):,} questions"
-    found: dict[str, list[Figures]] = {}
-    missing: dict[str, str] = {}
+class Comparison(NamedTuple):
+    """What each system did with the questions of a set, and why some did nothing. The first one is the product."""
+
+    asked: RecallSet
+    found: dict[str, list[Figures]]
+    missing: dict[str, str]
+
+    @property
+    def head(self) -> str:
+        """What was asked."""
+        memories = sum(len(one.memories) for one in self.asked.collections)
+        return f"{self.asked.name}: {memories:,} memories, {len(self.asked.questions):,} questions"
+
+    def describe(self, form: Callable[[dict[str, list[Figures]], list[str]], Iterable[str]]) -> Iterator[str]:
+        """The figures in a form, and below them what is missing."""
+        yield from form(self.found, [question.category for question in self.asked.questions])
+        yield ""
+        yield from (f"{name}: {why}." for name, why in self.missing.items())
+
+
+def compare_all(path: Path, embedders: Sequence[str], peers: Sequence[str]) -> Comparison:
+    """Rank one set with every embedder, in every way, and by the peers."""
+    done = Comparison(read_set(path), {}, {})
     for name in embedders:
         try:
-            ranked, _ = rank(asked, open_embedder(name), sorted(ALL_WAYS, key=lambda way: way != PRODUCT))
+            ranked, _ = rank(done.asked, open_embedder(name), sorted(ALL_WAYS, key=lambda way: way != PRODUCT))
         except HoldfastError as problem:
-            missing[f"Holdfast, {name}"] = str(problem)
+            done.missing[f"Holdfast, {name}"] = str(problem)
         else:
-            found |= {f"Holdfast, {name}{_explain(way)}": rows for way, rows in ranked.items()}
-    for name, outcome in recall_peers.run_all(path, asked, peers):
+            done.found.update({f"Holdfast, {name}{_explain(way)}": rows for way, rows in ranked.items()})
+    for name, outcome in recall_peers.run_all(path, done.asked, peers):
         if isinstance(outcome, str):
-            missing[name] = outcome
+            done.missing[name] = outcome
         else:
-            gold = [question.relevant for question in asked.questions]
-            found[name] = [judge(ids, right) for ids, right in zip(outcome, gold, strict=True)]
-    yield from comparison.describe(found, [question.category for question in asked.questions])
-    yield from (f"{name}: {why}" for name, why in missing.items())
+            gold = [question.relevant for question in done.asked.questions]
+            done.found[name] = [judge(ids, right) for ids, right in zip(outcome, gold, strict=True)]
+    return done
 
 
 def _explain(way: str) -> str:
@@ -280,15 +296,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("set", nargs="?", type=Path, help="a set, or locomo10.json (default: every set there is)")
     parser.add_argument("--embedders", nargs="+", default=["static", "minilm"], help="(default: static minilm)")
     parser.add_argument("--peers", nargs="*", choices=recall_peers.NAMES, default=recall_peers.NAMES)
+    parser.add_argument("--docs", type=Path, help="write the section of docs/benchmarks.md in this folder")
     options = parser.parse_args(arguments)
     if options.set is None:
         print_tables()
         return
     try:
-        for line in compare_all(options.set, options.embedders, options.peers):
-            print(line, flush=True)
+        done = compare_all(options.set, options.embedders, options.peers)
     except SetError as problem:
         sys.exit(str(problem))
+    print(done.head, *done.describe(comparison.describe), sep="\n")
+    if options.docs is not None:
+        from bench.report import write_comparison  # it imports this module
+
+        write_comparison(options.docs, done)
 
 
 if __name__ == "__main__":

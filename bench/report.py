@@ -12,7 +12,18 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import archive, corrections, deployment, footprint, large_scope, lifecycle, quality, service, start
+from bench import (
+    archive,
+    comparison,
+    corrections,
+    deployment,
+    footprint,
+    large_scope,
+    lifecycle,
+    quality,
+    service,
+    start,
+)
 from bench.langgraph import store
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 from holdfast.recall.embedders import open_embedder
@@ -253,6 +264,19 @@ def write_quality(docs: Path, locomo: str | None) -> None:
         _plot_quality(docs / "img", tables)
         text += "\n![recall](img/recall.png)\n"
     write_section(docs, "Recall quality" if name == "static" else f"Recall quality with {name}", text)
+
+
+def write_comparison(docs: Path, done: quality.Comparison) -> None:
+    """The section on one set: Holdfast with every embedder and with parts switched off, and the peers."""
+    lines = [
+        f"{done.head}. Means over questions with their 95 % bootstrap intervals, and by how much R@10 of the first",
+        "is above that of the others, question by question. The peers have the vectors of the default embedder;",
+        "inspeximus ranks by words, as it does by itself. One that took more than five minutes was stopped.",
+        f"`python -m bench.quality SET.json --docs docs` on a {machine()}.",
+        "",
+        *done.describe(comparison.tabulate),
+    ]
+    write_section(docs, "Recall beside others", "\n".join(lines).rstrip() + "\n")
 
 
 def _describe_threshold(tables: Sequence[quality.Table]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bench import quality, recall_peers
-from bench.comparison import Figures, bootstrap, describe, judge
+from bench.comparison import Figures, bootstrap, describe, judge, tabulate
 from bench.recall_sets import Memory, Question, SetError, read_set
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "measure-recall.md"
@@ -65,6 +65,9 @@ def test_differences_are_paired_so_that_what_is_always_a_bit_worse_is_seen_to_be
         "even (25)",
         "odd (25)",
     ]
+    rows = list(tabulate({"ours": ours, "theirs": theirs}, ["even", "odd"] * 25))
+    assert rows[3].startswith("| theirs | 0.450 [")
+    assert rows[3].endswith("| +0.000 [+0.000, +0.000] |")
     assert "+0.100 [+0.100, +0.100]" in lines[2]  # paired, though either mean is uncertain by far more
     assert "+0.000 [+0.000, +0.000]" in lines[2]
 
@@ -153,7 +156,8 @@ def test_a_file_that_is_no_set_at_all_is_refused(tmp_path: Path) -> None:
 def test_the_command_prints_what_the_page_shows(
     tea: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    quality.main([str(write(tmp_path, tea)), "--embedders", "static", "onnx:/nowhere", "--peers"])
+    command = [str(write(tmp_path, tea)), "--embedders", "static", "onnx:/nowhere", "--docs", str(tmp_path), "--peers"]
+    quality.main(command)
     printed = capsys.readouterr().out
     shown = re.search(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert shown
@@ -161,6 +165,10 @@ def test_the_command_prints_what_the_page_shows(
     assert "Holdfast, static without words and neighbours" in printed
     assert "\nhabits (1): " in printed
     assert "\nHoldfast, onnx:/nowhere: " in printed  # it is named, with why
+    page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert "| Holdfast, static | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] |  |" in page
+    assert "| R@10 | habits (1) | people (1) |" in page
+    assert "Holdfast, onnx:/nowhere: " in page
 
 
 @pytest.fixture
