@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -79,8 +78,13 @@ def run(name: str, path: Path, vectors: Path, database: str, limit: float = LIMI
 
 def find(system: System, collection: Collection, user: str) -> list[list[str]]:
     """Store a user's memories, ask all questions, and give the ids of what is found."""
-    for start in range(0, len(collection.memories), _BATCH):
-        system.add_many(user, [Fact(memory.text, "") for memory in collection.memories[start : start + _BATCH]])
+    batch: dict[str, Fact] = {}
+    for memory in collection.memories:
+        if memory.text in batch or len(batch) == _BATCH:  # some refuse a batch that says the same twice
+            system.add_many(user, list(batch.values()))
+            batch = {}
+        batch[memory.text] = Fact(memory.text, "")
+    system.add_many(user, list(batch.values()))
     return [_name(system.recall(user, question.text), collection) for question in collection.questions]
 
 
@@ -98,8 +102,9 @@ def main() -> None:
     if name == _ONLY_WITH_EXTENSIONS and not hasattr(sqlite3.Connection, "enable_load_extension"):
         sys.exit("Python's sqlite3 loads no extensions here, so it has no vectors to search by")
     texts = json.loads((Path(vectors) / "texts.json").read_text(encoding="utf-8"))
-    places, matrix = dict(zip(texts, count(), strict=False)), np.load(Path(vectors) / "vectors.npy")
-    system = SYSTEMS[name](Path(folder), lambda some: matrix[[places[text] for text in some]])
+    places = {text.strip(): place for place, text in enumerate(texts)}  # some ask without the spaces around it
+    matrix = np.load(Path(vectors) / "vectors.npy")
+    system = SYSTEMS[name](Path(folder), lambda some: matrix[[places[text.strip()] for text in some]])
     try:
         asked = read_set(Path(path))
         found = [ids for number, one in enumerate(asked.collections) for ids in find(system, one, f"user-{number}")]

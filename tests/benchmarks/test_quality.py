@@ -184,9 +184,11 @@ def test_a_peer_finds_with_the_vectors_that_it_is_given(
     tea: dict[str, Any], vectors: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recall_peers, "PEERS", Path(sys.executable))
+    messages = tea["conversations"][0]["messages"]
+    messages.append({"id": "m4", "text": messages[0]["text"]})  # the same text twice
     found = recall_peers.run("LangGraph InMemoryStore", write(vectors, tea), vectors, "")
     assert not isinstance(found, str), found
-    assert [sorted(ids) for ids in found] == [["m1", "m2", "m3"]] * 2
+    assert [sorted(ids) for ids in found] == [["m1", "m2", "m3", "m4"]] * 2
     assert [ids[0] for ids in found] == ["m2", "m3"]
 
 
