@@ -177,7 +177,7 @@ def test_a_users_quota_comes_before_the_tenants_and_the_tenants_before_the_defau
 
 def test_without_limit_more_than_the_default_fits(records: RecordStore, me: Person) -> None:
     records.set_quota(me.tenant, None, LONG_TERM, {"max_memories": 1})
-    records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": None})
+    records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": NO_LIMIT})
 
     add(records, me, "one", "two")
 

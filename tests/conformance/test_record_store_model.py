@@ -20,6 +20,7 @@ from conformance.samples import NOW, Follower, Person, changed, entry, move, mov
 from effort import soak, times
 from holdfast.core.errors import ConflictError, QuotaExceededError
 from holdfast.core.records import BIN, LIVE, NEXT, TYPES, Cause, MemoryType, Move, Outcome, Record, State
+from holdfast.ports.records import NO_LIMIT
 
 AGENTS = ("agent", "agent_2")
 NAMES = (None, None, None, "ann", "bob")
@@ -222,7 +223,8 @@ class Machine(RuleBasedStateMachine):
     def set_quota(self, whose: str, most: int | None, size: int | None) -> None:
         limits = {"max_memories": most, "max_bytes": size}
         user_id = self.me.user_id if whose == "user" else None
-        self.engine.records.set_quota(self.me.tenant, user_id, self.kind, limits)
+        own = {name: NO_LIMIT if value is None else value for name, value in limits.items()}
+        self.engine.records.set_quota(self.me.tenant, user_id, self.kind, own)
         self.model.quota[whose] = limits
 
     @rule()

@@ -12,6 +12,7 @@ from conformance.samples import NOW, Person, bring, entry, fact, message, there
 from holdfast.core.audit import Action, Event
 from holdfast.core.records import TYPES, MemoryType, State
 from holdfast.ports.conversations import Summarize
+from holdfast.ports.records import NO_LIMIT
 from holdfast.ports.subjects import SubjectReader, UserDirectory
 
 LONG_TERM = TYPES[MemoryType.LONG_TERM]
@@ -114,12 +115,12 @@ def test_an_entry_about_several_items_is_read_whole(engine: Engine, reader: Subj
 
 def test_limits_are_those_that_were_set_for_the_user(engine: Engine, reader: SubjectReader, me: Person) -> None:
     engine.records.set_quota(me.tenant, None, LONG_TERM, {"max_memories": 1})
-    engine.records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 5, "max_bytes": None})
+    engine.records.set_quota(me.tenant, me.user_id, LONG_TERM, {"max_memories": 5, "max_bytes": NO_LIMIT})
     engine.records.set_quota(me.tenant, "another", LONG_TERM, {"max_memories": 7})
 
     (found,) = reader.quotas(me.tenant, me.user_id)
 
-    assert found == (LONG_TERM, 5, -1)
+    assert found == (LONG_TERM, 5, NO_LIMIT)
 
 
 def test_who_was_never_seen_has_nothing_and_stays_unseen(engine: Engine, reader: SubjectReader, me: Person) -> None:

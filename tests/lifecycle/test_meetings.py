@@ -17,11 +17,13 @@ from holdfast import (
     PlanChangedError,
     QuotaExceededError,
 )
+from holdfast.lifecycle.sweeping import batches
 
 
 def test_a_rule_that_changes_while_a_sweep_goes_on_is_the_one_it_goes_on_by(
-    holdfast: Holdfast, clock: FakeClock, home: Path
+    holdfast: Holdfast, clock: FakeClock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(batches, "_FIRST", 1)
     messages = [{"role": "user", "content": "remember this"}]
     people = [holdfast.manager(user_id, "guide") for user_id in ("ann", "bob", "cy")]
     episodes = [memory.episodic.record_episode("a task", messages=messages) for memory in people]
@@ -40,8 +42,9 @@ def test_a_rule_that_changes_while_a_sweep_goes_on_is_the_one_it_goes_on_by(
 
 
 def test_a_plan_is_not_carried_out_by_rules_that_came_after_it(
-    holdfast: Holdfast, clock: FakeClock, home: Path
+    holdfast: Holdfast, clock: FakeClock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(batches, "_FIRST", 1)
     people = [holdfast.manager(user_id, "guide") for user_id in ("ann", "bob")]
     episodes = [memory.episodic.record_episode("a task", ["a step"]) for memory in people]
     clock.advance(days=90)

@@ -67,6 +67,9 @@ REFUSED: dict[str, Verb] = {
     "Memory.delete (message)": lambda memory, ids: memory.delete(ids.message),
     "Memory.restore": lambda memory, ids: memory.restore(ids.binned),
     "Memory.rehydrate": lambda memory, ids: memory.rehydrate(ids.cold),
+    "Memory.import_memories": lambda memory, _: memory.import_memories(
+        [{"key": "1", "content": "new"}], source="import:elsewhere"
+    ),
     "TextMemory.add": lambda memory, _: memory.long_term.add("new"),
     "ShortTerm.add_message": lambda memory, _: memory.short_term.add_message("user", "new"),
     "ShortTerm.add_messages": lambda memory, _: memory.short_term.add_messages([{"role": "user", "content": "new"}]),

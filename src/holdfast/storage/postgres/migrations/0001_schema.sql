@@ -755,7 +755,7 @@ BEGIN
     FOR one IN
         SELECT attrelid::regclass AS place, attname
         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-        WHERE pg_class.xmin = pg_current_xact_id()::xid AND relkind IN ('r', 'p') AND attnum > 0
+        WHERE pg_class.xmin = pg_current_xact_id()::xid AND relkind = ANY ('{r,p}') AND attnum > 0
           AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
           AND attname NOT IN ('state', 'previous', 'part_state', 'role', 'kind', 'sort', 'cause', 'action', 'tenant', 'agent_id')
           AND NOT attisdropped AND atttypid IN ('text'::regtype, 'bytea'::regtype, 'jsonb'::regtype, 'json'::regtype)

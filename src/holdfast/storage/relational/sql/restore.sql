@@ -15,7 +15,7 @@ INSERT INTO versions (subject, key, version, started_at, ended_at, size, text_ha
 SELECT subject, key, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9, $10, $11, $12::bytea,
        $13::bytea, packed($14), $15, $16
 FROM records WHERE subject = $1 AND id = $2 AND state <> 'deleting' AND revision > $3
-ON CONFLICT (subject, key, version) DO NOTHING
+ON CONFLICT DO NOTHING
 
 -- name: pack
 SELECT no AS number, state,
