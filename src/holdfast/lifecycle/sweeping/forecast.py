@@ -23,7 +23,7 @@ from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.rules import DayCensus, Profile
 from holdfast.results.lifecycle import DayForecastResult, LineResult, SetAsideResult
 
-MOST_DAYS: Final = 3_660
+MOST_DAYS: Final = 740
 
 
 class DayForecast(NamedTuple):
