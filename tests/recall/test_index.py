@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -82,55 +80,13 @@ def numbers(hits: Sequence[Hit]) -> list[int]:
     return [int(hit.id[:8], 16) for hit in hits]
 
 
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few vectors are enough for a second thread; that of an earlier test has ended."""
-    with arrays._helping:
-        pass
-    for name, size in (("LARGE", 100), ("_UNSHARED", 100), ("_BLOCKS", 2), ("_CORES", 2)):
-        monkeypatch.setattr(arrays, name, size)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 12, 1_001])
-def test_two_threads_multiply_as_one_does(rows: int, monkeypatch: pytest.MonkeyPatch, small_parts: None) -> None:
-    vectors = np.random.default_rng(1).standard_normal((rows, 16)).astype(np.float32)
-    query = np.arange(16, dtype=np.float32)
-    shared = arrays.dot(vectors, query)
-    monkeypatch.setattr(arrays, "_CORES", 1)
-    np.testing.assert_array_equal(shared, arrays.dot(vectors, query))
-    np.testing.assert_allclose(shared, (vectors.astype(np.float64) @ query), atol=1e-4)
-
-
-@pytest.mark.parametrize("start", ["never", "late", "not at all"])
-def test_what_a_second_thread_does_not_do_is_done_by_the_first(
-    start: str, monkeypatch: pytest.MonkeyPatch, small_parts: None
-) -> None:
-    late: list[Callable[[], None]] = []
-
-    def start_new_thread(target: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        if start == "not at all":
-            raise RuntimeError("can't start new thread")
-        late.append(lambda: target(*arguments))
-
-    monkeypatch.setattr(arrays, "start_new_thread", start_new_thread)
-    done: list[int] = []
-    arrays.do_all(lambda: done.append(-1), [partial(done.append, number) for number in range(5)])
-    assert done == [-1, 0, 1, 2, 3, 4]
-    if start == "late":
-        late[0]()
-        assert len(done) == 6
-    if start == "never":
-        arrays._helping.release()
-    assert arrays._helping.acquire(blocking=False), "the next product can have a second thread"
-    arrays._helping.release()
-
-
-def test_products_of_several_threads_at_once_do_not_mix(small_parts: None) -> None:
-    vectors = np.random.default_rng(2).standard_normal((500, 16)).astype(np.float32)
-    expected = vectors @ vectors.T
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda number: arrays.dot(vectors, vectors[number]), range(200)))
-    np.testing.assert_allclose(found, expected[:200], atol=1e-4)
+def test_two_threads_multiply_as_one_does() -> None:
+    vectors = np.random.default_rng(1).standard_normal((1_001, 16)).astype(np.float32)
+    alone = arrays.dot(vectors, vectors[7])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_LARGE", 100)
+        patch.setattr(arrays, "_CORES", 2)
+        np.testing.assert_allclose(arrays.dot(vectors, vectors[7]), alone, atol=1e-4)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
@@ -241,7 +197,9 @@ def test_an_explained_hit_shows_parts_that_add_up_to_its_evidence() -> None:
     assert ask(scope, "flight to Oslo")[0].parts == {}
 
 
-def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions(small_parts: None) -> None:
+def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_LARGE", 100)  # two threads share the product
+    monkeypatch.setattr(arrays, "_CORES", 2)
     long = "The ferry to Oslo left the harbour in heavy rain. " * 60 + "An albatross followed it."
     texts = [long if at % 50 == 0 else f"Trip {at}: a night in Oslo, day {at % 9}" for at in range(400)]
     rows = [row(at, text, session=f"s{at % 7}") for at, text in enumerate(texts)]

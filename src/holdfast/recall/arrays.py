@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from _thread import LockType, allocate_lock, start_new_thread
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from threading import Thread
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,19 +22,14 @@ from holdfast.recall.ranking import Floats, Ints
 
 #: Blocks of so many numbers are too small for the linear algebra library to share out among the cores.
 _UNSHARED: Final = 8_192
-#: From so many numbers on it pays to have a second thread, ...
-LARGE: Final = 1 << 20
-#: ... and so many blocks are taken at a time.
-_BLOCKS: Final = 64
+#: From so many numbers on a second thread takes half of them.
+_LARGE: Final = 1 << 23
 #: Rows that are converted together.
 _BLOCK: Final = 128
 #: A number of 16 bits has the sign, 5 bits of an exponent and 10 of a fraction; one of 32 bits has 8 and 23.
 _KEPT_BITS: Final = np.uint32(0x8FFF_FFFF).view(np.int32)
 _EXPONENT: Final = np.float32(2.0**112)
 _CORES: Final = os.cpu_count() or 1
-#: Held while a thread helps: one is enough, and where several recalls are answered at once there is no core to spare.
-_helping: Final = allocate_lock()
-Task = Callable[[], object]
 
 
 class GrowingArray:
@@ -157,51 +151,35 @@ def widen(halves: npt.NDArray[np.float16], out: Floats) -> npt.NDArray[np.float6
     return total
 
 
-def dot(vectors: Floats, query: Floats, meanwhile: Task = bool) -> Floats:
-    """Each vector's product with the query. ``meanwhile`` is done besides.
+def dot(vectors: Floats, query: Floats) -> Floats:
+    """Each vector's product with the query.
 
     The linear algebra library shares a large product out among all cores, and then its threads keep them busy for
-    milliseconds after each one. So the vectors are multiplied in blocks that it does not share out. A product of many
-    vectors waits for memory rather than for the processor, and a second core brings in its part at the same time.
+    milliseconds after each one. So the vectors are multiplied in blocks that it does not share out. Of very many
+    vectors, a thread that ends with its work takes one half.
     """
-    found = np.zeros(len(vectors), np.float32)
-    step = _BLOCKS * max(_UNSHARED // max(len(query), 1), 1) if vectors.size >= LARGE else max(len(vectors), 1)
-    parts = [slice(start, start + step) for start in range(0, len(vectors), step)] if len(query) else []
-    do_all(meanwhile, [partial(_multiply, vectors[part], query, found[part]) for part in parts])
+    if not len(query):
+        return np.zeros(len(vectors), np.float32)
+    found = np.empty(len(vectors), np.float32)
+    if vectors.size < _LARGE:
+        _multiply(vectors, query, found)
+        return found
+    half = len(vectors) // 2
+    parts = ((vectors[:half], found[:half]), (vectors[half:], found[half:]))
+    do_both(*(partial(_multiply, some, query, into) for some, into in parts))
     return found
 
 
-def do_all(first: Task, others: Iterable[Task]) -> None:
-    """Do something, and then other things, in any order; none of these raises. Where there is a second core, a thread
-    begins with the last of them meanwhile, if no other such thread is at work. What it has not begun is done here.
-    """
-    tasks, busy = deque(others), allocate_lock()
-    if len(tasks) > 1 and _CORES > 1 and _helping.acquire(blocking=False):
-        try:
-            start_new_thread(_help, (tasks, busy))  # in a third of the time that a ``Thread`` takes to start
-        except RuntimeError:  # the system has no more of them
-            _helping.release()
-    first()
-    _work_off(tasks.popleft)
-    with busy:  # until what the thread has begun is done
-        pass
-
-
-def _help(tasks: deque[Task], busy: LockType) -> None:
-    try:
-        with busy:
-            _work_off(tasks.pop)
-    finally:
-        _helping.release()
-
-
-def _work_off(take: Callable[[], Task]) -> None:
-    while True:
-        try:
-            task = take()
-        except IndexError:
-            return
-        task()
+def do_both(one: Callable[[], object], other: Callable[[], object]) -> None:
+    """Do two things, neither of which raises: at the same time, where there is more than one core."""
+    if _CORES == 1:
+        one()
+        other()
+        return
+    helper = Thread(target=other)
+    helper.start()
+    one()
+    helper.join()
 
 
 def _multiply(vectors: Floats, query: Floats, found: Floats) -> None:

@@ -22,7 +22,7 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import NEVER, SEPARATOR, IndexRow
 from holdfast.recall import ranking
-from holdfast.recall.arrays import LARGE, Batch, GrowingArray, SlotIds, do_all, dot, widen
+from holdfast.recall.arrays import Batch, GrowingArray, SlotIds, do_both, dot, widen
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
@@ -32,6 +32,8 @@ from holdfast.recall.session_links import NONE, SessionLinks
 _SLACK: Final = 256
 #: So few new records are compared with the others one by one.
 _FEW: Final = 16
+#: From so many numbers on, two threads take in vectors.
+_SHARED: Final = 1 << 20
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -157,7 +159,8 @@ class ScopeIndex:
             self.remove(batch.id)
         if len(self._vectors) + sum(len(batch.vectors) for batch in batches) > CAPACITY:
             raise ValueError(f"an index holds at most {CAPACITY} passages")
-        self._add_passages(batches)
+        self._add_terms(batches, len(self._vectors))
+        self._add_vectors(batches)
         for batch in batches:
             self._slots.add(batch.id)
             self._columns.add(batch)
@@ -199,8 +202,8 @@ class ScopeIndex:
         if dead > _SLACK and dead * 3 > len(self._ids):
             self._compact()
 
-    def _add_passages(self, batches: Sequence[Batch]) -> None:
-        """Append the terms of new records, and their vectors: zeros, where they have none of the others' length."""
+    def _add_vectors(self, batches: Sequence[Batch]) -> None:
+        """Append the vectors of new records; zeros for those that have none, or none of the length of the others."""
         if not self._vectors.width:
             dim = next((width for batch in batches if (width := batch.vectors.shape[1])), 0)
             self._vectors.widen(dim)
@@ -210,9 +213,11 @@ class ScopeIndex:
         places = (vectors[end - len(batch.vectors) : end] for batch, end in zip(batches, ends, strict=True))
         parts = list(zip((batch.vectors for batch in batches), places, strict=True))
         sums: list[npt.NDArray[np.float64]] = []
-        step = 1 if vectors.size >= LARGE else len(parts)
-        fill = [partial(_fill, parts[start : start + step], sums) for start in range(0, len(parts), step)]
-        do_all(partial(self._add_terms, batches, len(self._vectors)), fill)
+        half = len(parts) // 2 if vectors.size >= _SHARED else 0
+        if half:
+            do_both(partial(_fill, parts[half:], sums), partial(_fill, parts[:half], sums))
+        else:
+            _fill(parts, sums)
         self._total += sum(sums)
         has_vector = _any(vectors)
         self._embedded += int(np.count_nonzero(has_vector))
@@ -286,7 +291,8 @@ class ScopeIndex:
         if count <= 0:
             return []
         derived = self._derived = self._derived or self._derive()
-        (closeness, close), (words, said, share) = self._compare(query, derived)
+        closeness, close = self._closeness(query.vector, derived)
+        words, said, share = self._find_words(query.terms, derived)
         here = slice(None) if derived.present is None else derived.present
         weight = np.float32(ranking.word_weight(closeness[here], words[here]))
         evidence = closeness + weight * words
@@ -408,19 +414,12 @@ class ScopeIndex:
             direction, removed, common, own, usual, usual_passage, present, passage_present, several, near, far, reach
         )
 
-    def _compare(self, query: Query, derived: _Derived) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]]:
-        """What ``_closeness`` and ``_find_words`` say. Words are looked up while vectors are multiplied."""
-        if query.vector is None or not self._embedded or not query.vector.any():
-            nothing = np.zeros(len(self._ids), np.float32), np.zeros(len(self._vectors), np.float32)
-            return nothing, self._find_words(query.terms, derived)
-        found: list[tuple[Floats, Floats, Floats]] = []
-        dots = dot(self._vectors.view, query.vector, lambda: found.append(self._find_words(query.terms, derived)))
-        return self._closeness(query.vector, dots, derived), found[0]
-
-    def _closeness(self, query: npt.NDArray[np.float32], dots: Floats, derived: _Derived) -> tuple[Floats, Floats]:
-        """How close each record is to the query, and each passage's cosine with it, from their products with it."""
+    def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> tuple[Floats, Floats]:
+        """How close each record is to the query, and each passage's cosine with it; zeros if there is none."""
+        if query is None or not self._embedded or not query.any():
+            return np.zeros(len(self._ids), np.float32), np.zeros(len(self._vectors), np.float32)
         query_common = float(query @ derived.direction)
-        shares = ranking.own_shares(dots, derived.common, query_common, derived.removed)
+        shares = ranking.own_shares(dot(self._vectors.view, query), derived.common, query_common, derived.removed)
         cosines = shares / derived.own
         if derived.several is None:
             return cosines, cosines
@@ -461,16 +460,15 @@ class ScopeIndex:
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, those that were changed last."""
         least = np.partition(evidence, len(evidence) - count)[len(evidence) - count] - _GRAIN
-        slots = (evidence >= least).nonzero()[0]
+        slots = np.flatnonzero(evidence >= least)
         steps = np.rint(evidence[slots] / np.float32(_GRAIN))
         changed = self._columns.updated_at[slots]
         if len(slots) > 4 * count and self._slots.ascend:  # many equals
             chosen = np.lexsort((slots, changed, steps))[-count:]
             slots, steps, changed = slots[chosen], steps[chosen], changed[chosen]
-        places = slots.tolist()
-        ids = map(self._ids.__getitem__, places)
-        ranked = sorted(zip(steps.tolist(), changed.tolist(), ids, places, strict=True), reverse=True)
-        return [(slot, step * _GRAIN) for step, _, _, slot in ranked[:count]]
+        ids = (self._ids[slot] for slot in slots)
+        ranked = nlargest(count, zip(steps.tolist(), changed.tolist(), ids, slots.tolist(), strict=True))
+        return [(slot, step * _GRAIN) for step, _, _, slot in ranked]
 
     def _best_once(
         self, evidence: Floats, count: int, wanted: Mask
