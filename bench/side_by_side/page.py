@@ -141,6 +141,6 @@ def _plot(path: Path, systems: Mapping[str, Any]) -> None:
         axis.set_xscale("log")
         axis.set_title(f"{titles[scenario]} (bar: median, line: p99)", fontsize=9)
         axis.tick_params(labelsize=8)
-    mpl.rcParams["svg.hashsalt"] = "side by side"
+    mpl.rcParams |= {"svg.hashsalt": "side by side", "svg.fonttype": "none"}
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -76,7 +76,7 @@ class Holdfast(System):
         from holdfast import Holdfast as Engine
 
         self._engine = Engine.open(self.url, home=self.folder / "home", embedder=_Vectors(self.embed))
-        self._memory = self._engine.manager("ann", "agent", "session")
+        self._engine.quotas.set("long_term", max_memories="unlimited")  # a user may have 10,000 otherwise
 
     @classmethod
     def versions(cls) -> str:
