@@ -417,7 +417,10 @@ def test_counting_what_holds_cover_reads_so_much_and_no_more(holdfast: Holdfast,
     ]
     assert list(holdfast.holds.count_some(holds)) == whole
     first, second = holdfast.holds.count_some(holds, most=20)
-    assert (first, second) == ({"counts": {"memories": 20}, "is_whole": False}, {"counts": {}, "is_whole": False})
+    assert first["counts"]["memories"] in (19, 20), (
+        "which of them are read, the other one too, is the engine's to choose"
+    )
+    assert (first["is_whole"], second) == (False, {"counts": {}, "is_whole": False})
     of_user = {"user_id": "user_123", "agent_id": "travel_agent"}
     assert holdfast.holds.preview(**of_user) == whole[1]
     assert holdfast.holds.preview(user_id="nobody", tag="case=7") == {"counts": {"memories": 0}, "is_whole": True}
