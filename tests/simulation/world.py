@@ -284,14 +284,19 @@ class World(Steps):
                 self.forget_rules_and_holds(after)
             after.sweep(self.now, Part())
             try:
-                self.check()
+                self.check_all()
             except AssertionError:
                 pass
             else:
                 return
         self.model = before
         before.sweep(self.now, Part())
+        self.check_all()
+
+    def check_all(self) -> None:
+        """Whatever can be read, and what lies in cold storage, of which nothing else tells whether it was changed."""
         self.check()
+        self.check_cold_content()
 
     def find_what_was_lost(self, model: History) -> bool:
         """Give what a dead engine made the id that it has; whether it is there."""
