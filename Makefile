@@ -105,7 +105,7 @@ $(PEERS): bench/peers.txt $(STAMP)
 	@touch $(PEERS)
 
 prove: $(STAMP) $(PEERS)  ## is what was deleted forgotten, here and by others? minutes; writes docs/forgetting.md
-	$(BIN)/python -m bench.forgetting
+	$(BIN)/python -m bench.prove
 
 langgraph-store-tests: $(STAMP)  ## fetch the tests that LangGraph publishes for its stores, and run them on ours
 	$(BIN)/python -m bench.langgraph.store_tests
@@ -114,10 +114,10 @@ dist: $(STAMP)   ## build the wheel and the sdist, install the wheel into an emp
 	$(BIN)/python tests/dist.py
 
 reference: $(STAMP)  ## rewrite the generated pages of docs/reference, and the figures of ARCHITECTURE.md
-	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m bench.reference $$page > docs/reference/$$page.md; done
-	@$(BIN)/python -m bench.dashboard > docs/dashboard.json
-	@$(BIN)/python -m bench.client_verbs > src/holdfast/client.json.new && mv src/holdfast/client.json.new src/holdfast/client.json
-	@$(BIN)/python -m bench.house --write > /dev/null
+	@for page in cli settings errors metrics audit rest mcp; do $(BIN)/python -m bench.pages.reference $$page > docs/reference/$$page.md; done
+	@$(BIN)/python -m bench.pages.dashboard > docs/dashboard.json
+	@$(BIN)/python -m bench.pages.client_verbs > src/holdfast/client.json.new && mv src/holdfast/client.json.new src/holdfast/client.json
+	@$(BIN)/python -m bench.pages.house --write > /dev/null
 
 format: $(STAMP) ## rewrite the code in the project's style
 	$(BIN)/ruff format .

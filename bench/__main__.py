@@ -15,22 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import (
-    check,
-    corrections,
-    deployment,
-    erasure,
-    footprint,
-    large_scope,
-    lifecycle,
-    report,
-    round_trips,
-    service,
-    speed,
-    start,
-    sweeps,
-)
+from bench import check, corrections, deployment, erasure, footprint, lifecycle, report, round_trips, speed, sweeps
+from bench.edges import service, start
 from bench.langgraph import store
+from bench.recall import large_scope
 
 _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "speed": lambda asked: report.write_speed(asked.docs, speed.measure(asked.users, asked.folder), asked.users),

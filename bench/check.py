@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bench import corrections, start
+from bench import corrections
+from bench.edges import start
 from bench.servers import postgres, valkey
 from bench.speed import ask_cold, questions, recall_floor, sentences, timed, timed_together
 from holdfast import Holdfast, MemoryManager

@@ -12,19 +12,10 @@ from typing import Any
 
 import matplotlib as mpl
 
-from bench import (
-    archive,
-    comparison,
-    corrections,
-    deployment,
-    footprint,
-    large_scope,
-    lifecycle,
-    quality,
-    service,
-    start,
-)
+from bench import archive, corrections, deployment, footprint, lifecycle
+from bench.edges import service, start
 from bench.langgraph import store
+from bench.recall import comparison, large_scope, quality
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 from holdfast.recall.embedders import open_embedder
 
@@ -80,7 +71,7 @@ def write_large_scope(docs: Path, figures: Sequence[Figure], parts: Mapping[str,
         f"`python -m bench --only large_scope` on a {machine()}.\n\n" + _table(figures)
     )
     said = "; ".join(f"{name}, {taken:.2f} ms" for name, taken in parts.items())
-    text += f"\n`python -m bench.large_scope parts`, in processor time, the least of many: {said}.\n"
+    text += f"\n`python -m bench.recall.large_scope parts`, in processor time, the least of many: {said}.\n"
     write_section(docs, "Large scope", text)
 
 
@@ -254,7 +245,7 @@ def write_quality(docs: Path, locomo: str | None) -> None:
         "vectors alone, by words alone, by both, and by both with neighbouring turns, which is what `retrieve` does.\n"
         "Of that: the gain over the better of vectors and words, with the 95 % interval of a paired bootstrap; how\n"
         "often the first result is right (R@1); P@5; and where a set has several users, how often their own questions\n"
-        "score higher than those about somebody else (AUC). `bench/quality.py` says what each set is;\n"
+        "score higher than those about somebody else (AUC). `bench/recall/quality.py` says what each set is;\n"
         "[how to measure recall](howto/measure-recall.md) on a set of your own.\n"
         f"`HOLDFAST_EMBEDDER={name} python -m bench --only quality --locomo locomo10.json` on a {machine()}.\n\n"
         + "\n".join(rows)
@@ -272,7 +263,7 @@ def write_comparison(docs: Path, done: quality.Comparison) -> None:
         f"{done.head}. Means over questions with their 95 % bootstrap intervals, and by how much R@10 of the first",
         "is above that of the others, question by question. The peers have the vectors of the default embedder;",
         "inspeximus ranks by words, as it does by itself. One that took more than five minutes was stopped.",
-        f"`python -m bench.quality SET.json --docs docs` on a {machine()}.",
+        f"`python -m bench.recall.quality SET.json --docs docs` on a {machine()}.",
         "",
         *done.describe(comparison.tabulate),
     ]

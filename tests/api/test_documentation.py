@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
-from bench.reference import render_rest
+from bench.pages.reference import render_rest
 
 from api.client import Client
 from holdfast.core.errors import HoldfastError, InvalidInputError

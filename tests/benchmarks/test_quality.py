@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import quality, recall_peers
-from bench.comparison import Figures, bootstrap, describe, judge, tabulate
-from bench.recall_sets import Memory, Question, SetError, read_set
+from bench.recall import peers, quality
+from bench.recall.comparison import Figures, bootstrap, describe, judge, tabulate
+from bench.recall.sets import Memory, Question, SetError, read_set
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "measure-recall.md"
 
@@ -183,10 +183,10 @@ def vectors(tea: dict[str, Any], tmp_path: Path) -> Path:
 def test_a_peer_finds_with_the_vectors_that_it_is_given(
     tea: dict[str, Any], vectors: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recall_peers, "PEERS", Path(sys.executable))
+    monkeypatch.setattr(peers, "PEERS", Path(sys.executable))
     messages = tea["conversations"][0]["messages"]
     messages.append({"id": "m4", "text": messages[0]["text"]})  # the same text twice
-    found = recall_peers.run("LangGraph InMemoryStore", write(vectors, tea), vectors, "")
+    found = peers.run("LangGraph InMemoryStore", write(vectors, tea), vectors, "")
     assert not isinstance(found, str), found
     assert [sorted(ids) for ids in found] == [["m1", "m2", "m3", "m4"]] * 2
     assert [ids[0] for ids in found] == ["m2", "m3"]
@@ -196,7 +196,7 @@ def test_a_peer_that_is_slow_or_not_there_is_shown_as_that(
     tea: dict[str, Any], vectors: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(vectors, tea)
-    monkeypatch.setattr(recall_peers, "PEERS", Path(sys.executable))
-    assert recall_peers.run("Chroma", path, vectors, "", limit=0.001) == "stopped after 0.001 seconds"
-    monkeypatch.setattr(recall_peers, "PEERS", vectors / "python")
-    assert str(recall_peers.run("Chroma", path, vectors, "")).endswith("run: make peers")
+    monkeypatch.setattr(peers, "PEERS", Path(sys.executable))
+    assert peers.run("Chroma", path, vectors, "", limit=0.001) == "stopped after 0.001 seconds"
+    monkeypatch.setattr(peers, "PEERS", vectors / "python")
+    assert str(peers.run("Chroma", path, vectors, "")).endswith("run: make peers")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.reference import PAGES, commands
+from bench.pages.reference import PAGES, commands
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -92,5 +92,5 @@ def test_the_version_is_shown_in_three_ways() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     page = REFERENCE / f"{name}.md"
-    regenerate = f"make reference (or: python -m bench.reference {name} > docs/reference/{name}.md)"
+    regenerate = f"make reference (or: python -m bench.pages.reference {name} > docs/reference/{name}.md)"
     assert page.read_text(encoding="utf-8") == PAGES[name](), f"{page.name} is out of date; renew it with: {regenerate}"

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from bench.client_verbs import find_verb, render
+from bench.pages.client_verbs import find_verb, render
 
 from client.script import Seen, use_all
 from clocks import FakeClock, wait_until

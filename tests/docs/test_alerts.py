@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from bench.dashboard import render as render_dashboard
-from bench.reference import list_metrics
+from bench.pages.dashboard import render as render_dashboard
+from bench.pages.reference import list_metrics
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from bench import house
+from bench.pages import house
 
 ROOT = Path(__file__).parents[2]
 #: Where a path that is named may begin.

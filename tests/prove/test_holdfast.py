@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import forgetting
+from bench import prove as tables
 from bench.servers import valkey
 from typer.testing import CliRunner
 
@@ -87,9 +87,9 @@ def test_the_adapter_of_the_page_runs_as_it_is_printed(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_is_tried_and_what_was_found() -> None:
-    text = forgetting.PAGE.read_text(encoding="utf-8")
-    found = json.loads(forgetting.KEPT.read_text(encoding="utf-8"))
-    assert forgetting.fill(text, found) == text, "renew it with: make prove"
+    text = tables.PAGE.read_text(encoding="utf-8")
+    found = json.loads(tables.KEPT.read_text(encoding="utf-8"))
+    assert tables.fill(text, found) == text, "renew it with: make prove"
     assert set(found) == set(SYSTEMS)
     ours = [one for name, one in found.items() if name.startswith("holdfast")]
     assert {result["outcome"] for one in ours for result in one["results"]} == {HOLDS}

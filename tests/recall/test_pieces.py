@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.quality import DATA
-from bench.recall_sets import read_set
+from bench.recall.quality import DATA
+from bench.recall.sets import read_set
 from bench.speed import questions, sentences
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Recall ranks well on every shape of text: the labelled sets of ``bench/sets``, ranked in every way."""
+"""Recall ranks well on every shape of text: the labelled sets of ``bench/data/sets``, ranked in every way."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from bench.quality import DATA, PARTS, PRODUCT, Scores, Table, common_threshold, compare, measure
-from bench.recall_sets import read_set
+from bench.recall.quality import DATA, PARTS, PRODUCT, Scores, Table, common_threshold, compare, measure
+from bench.recall.sets import read_set
 
 from holdfast import Holdfast
 

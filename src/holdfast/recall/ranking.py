@@ -5,7 +5,7 @@ next to it in its session. What words weigh beside meaning, and what is worth le
 far they spread in the scope for this query, so that it fits long questions, long texts and other embedders. Evidence
 puts the records of a scope in order. A score is made of what is bounded (a cosine, a share of the words), so that it
 means the same in every scope, and results of several can be merged by it.
-Every constant was chosen on several shapes of text at once (``bench/quality.py``), none on one of them.
+Every constant was chosen on several shapes of text at once (``bench/recall/quality.py``), none on one of them.
 """
 
 from __future__ import annotations

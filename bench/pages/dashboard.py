@@ -1,7 +1,7 @@
 """The Grafana dashboard of ``docs/dashboard.json``, made from the list below. None of this is shipped.
 
-``python -m bench.dashboard > docs/dashboard.json``; ``make reference`` does it too. A panel is described by the meaning
-of its first metric, as ``docs/reference/metrics.md`` has it.
+``python -m bench.pages.dashboard > docs/dashboard.json``; ``make reference`` does it too. A panel is described by the
+meaning of its first metric, as ``docs/reference/metrics.md`` has it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, Final, NamedTuple
 
-from bench.reference import list_metrics
+from bench.pages.reference import list_metrics
 
 _WHERE: Final = 'job="$job"'
 

@@ -1,10 +1,10 @@
 """The service over loopback: what it costs beside bare Starlette and beside the same calls in process; many clients.
 
-python -m bench.service                     # every figure, with its limit; some three minutes on an idle machine
-python -m bench.service --seconds 5         # the same with shorter runs
+python -m bench.edges.service               # every figure, with its limit; some three minutes on an idle machine
+python -m bench.edges.service --seconds 5   # the same with shorter runs
 python -m bench --only service              # the figures of docs/benchmarks.md
-python -m bench.service serve HOME          # the service that is measured: as `holdfast serve`, with one more route
-python -m bench.service bare                # a Starlette application of one route, on the same server
+python -m bench.edges.service serve HOME    # the service that is measured: `holdfast serve` with one more route
+python -m bench.edges.service bare          # a Starlette application of one route, on the same server
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def _costs(home: Path, *, requests: int) -> list[Figure]:
         "recall": _recalls(),
     }
     with ExitStack() as stack:
-        served = stack.enter_context(process("bench.service", "serve", str(home)))
-        bare = stack.enter_context(process("bench.service", "bare"))
+        served = stack.enter_context(process("bench.edges.service", "serve", str(home)))
+        bare = stack.enter_context(process("bench.edges.service", "bare"))
         within = stack.enter_context(Holdfast.open(home=home / "copy"))
         clients = {name: Raw((bare if name == "bare" else served)[0]) for name in kinds}
         calls = _calls(within)

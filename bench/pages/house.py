@@ -1,4 +1,4 @@
-"""``python -m bench.house``: how large the source is, and how its modules hang together, as one table.
+"""``python -m bench.pages.house``: how large the source is, and how its modules hang together, as one table.
 
 The table is part of ARCHITECTURE.md, so that a change that makes the house harder to live in is seen. Everything is
 counted from the source alone: nothing is imported, and no clock is read.
@@ -29,7 +29,7 @@ AIMS: Final = (
     ("13", "16 at most"),
     ("366 / 701", "400 / 600 at most"),
 )
-_BEGIN: Final = "<!-- python -m bench.house --write -->\n"
+_BEGIN: Final = "<!-- python -m bench.pages.house --write -->\n"
 _END: Final = "<!-- end -->\n"
 _SILENT: Final = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
@@ -193,7 +193,7 @@ def render(rows: list[tuple[str, str]]) -> str:
 def main() -> None:
     """Print the table for the package that is named, or for the product; ``--write`` puts it into ARCHITECTURE.md."""
     named = [argument for argument in sys.argv[1:] if argument != "--write"]
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     table = render(measure(Path(named[0]) if named else root / "src" / "holdfast"))
     if "--write" in sys.argv:
         page = root / "ARCHITECTURE.md"

@@ -1,6 +1,6 @@
 """The verbs of a memory with their signatures, as ``holdfast.client`` reads them. None of this is shipped.
 
-``python -m bench.client_verbs > src/holdfast/client.json``; ``make reference`` does it too.
+``python -m bench.pages.client_verbs > src/holdfast/client.json``; ``make reference`` does it too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the peers find for the questions of a set, each in a process of its own, with the vectors that Holdfast has.
 
-The process is ``python -m bench.recall_peers NAME SET FOLDER VECTORS`` of the peers' Python. It prints a list of ids
+The process is ``python -m bench.recall.peers NAME SET FOLDER VECTORS`` of the peers' Python. It prints a list of ids
 for each question.
 """
 
@@ -19,11 +19,11 @@ from typing import Final
 
 import numpy as np
 
-from bench.recall_sets import Collection, RecallSet, read_set
+from bench.recall.sets import Collection, RecallSet, read_set
 from bench.side_by_side.data import Fact
 from bench.side_by_side.systems import DATABASE, SYSTEMS, System
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 PEERS: Final = Path(os.environ.get("HOLDFAST_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
 #: The peers that can search among the memories of one user.
 NAMES: Final = tuple(name for name in SYSTEMS if not name.startswith(("Holdfast", "floor")))
@@ -52,7 +52,7 @@ def run(name: str, path: Path, vectors: Path, database: str, limit: float = LIMI
     """What one peer finds, or why it does not."""
     environment = {**os.environ, DATABASE: database, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        command = [str(PEERS), "-W", "ignore", "-m", "bench.recall_peers", name, str(path.resolve()), folder]
+        command = [str(PEERS), "-W", "ignore", "-m", "bench.recall.peers", name, str(path.resolve()), folder]
         try:
             done = subprocess.run(
                 [*command, str(vectors)],

@@ -1,8 +1,8 @@
 """How long the pages of the console take in a store of many memories: over HTTP, to the first byte, and their weight.
 
-``python -m bench.console`` makes a store of 1,000,000 memories of 1,000 users on each engine, and one user who has
-100,000; ``python -m bench.console 100 sqlite`` one of 100 users on one engine. One user is made by the verbs; the
-others are copies of their rows. Beside each figure stands its limit; the service is a process of its own.
+``python -m bench.edges.console`` makes a store of 1,000,000 memories of 1,000 users on each engine, and one user
+who has 100,000; ``python -m bench.edges.console 100 sqlite`` one of 100 users on one engine. One user is made by the
+verbs; the others are copies of their rows. Beside each figure stands its limit; the service is a process of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reference pages made from the code: commands, settings, errors, metrics, audit, REST and MCP. None of it is shipped.
 
-``python -m bench.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
+``python -m bench.pages.reference cli > docs/reference/cli.md``; ``make reference`` writes all of them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How well recall ranks.
 
-python -m bench.quality                   # on every set of bench/sets, on the standard library, and on HOLDFAST_LOCOMO
-python -m bench.quality SET.json          # on one set, with every embedder, every part switched off, and the peers
-python -m bench.quality SET.json --peers  # without peers; or with the names of some
-python -m bench.quality SET.json --docs docs  # and write the section of docs/benchmarks.md
+python -m bench.recall.quality                   # on every set of bench/data/sets, and on HOLDFAST_LOCOMO
+python -m bench.recall.quality SET.json          # on one set: every embedder, every part switched off, the peers
+python -m bench.recall.quality SET.json --peers  # without peers; or with the names of some
+python -m bench.recall.quality SET.json --docs docs  # and write the section of docs/benchmarks.md
 
-``bench/recall_sets.py`` says what form a set has. With one set, R@5, R@10 and nDCG@10 come with 95 % intervals, and
+``bench/recall/sets.py`` says what form a set has. With one set, R@5, R@10 and nDCG@10 come with 95 % intervals, and
 with the paired differences from Holdfast, in all and for each category. ``--embedders`` says which ones are tried.
 
 Without a set, each one is ranked four ways, with the embedder that ``HOLDFAST_EMBEDDER`` names: by vectors alone, by
@@ -32,9 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import comparison, recall_peers
-from bench.comparison import Figures, bootstrap, judge
-from bench.recall_sets import Memory, RecallSet, SetError, code, documentation, read_set
+from bench.recall import comparison
+from bench.recall import peers as other_systems
+from bench.recall.comparison import Figures, bootstrap, judge
+from bench.recall.sets import Memory, RecallSet, SetError, code, documentation, read_set
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import Embedder, IndexRow
@@ -44,7 +45,7 @@ from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
 
-DATA = Path(__file__).parent / "sets"
+DATA = Path(__file__).parents[1] / "data" / "sets"
 _CUT = 10
 
 
@@ -257,7 +258,7 @@ def compare_all(path: Path, embedders: Sequence[str], peers: Sequence[str]) -> C
             done.missing[f"Holdfast, {name}"] = str(problem)
         else:
             done.found.update({f"Holdfast, {name}{_explain(way)}": rows for way, rows in ranked.items()})
-    for name, outcome in recall_peers.run_all(path, done.asked, peers):
+    for name, outcome in other_systems.run_all(path, done.asked, peers):
         if isinstance(outcome, str):
             done.missing[name] = outcome
         else:
@@ -295,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", nargs="?", type=Path, help="a set, or locomo10.json (default: every set there is)")
     parser.add_argument("--embedders", nargs="+", default=["static", "minilm"], help="(default: static minilm)")
-    parser.add_argument("--peers", nargs="*", choices=recall_peers.NAMES, default=recall_peers.NAMES)
+    parser.add_argument("--peers", nargs="*", choices=other_systems.NAMES, default=other_systems.NAMES)
     parser.add_argument("--docs", type=Path, help="write the section of docs/benchmarks.md in this folder")
     options = parser.parse_args(arguments)
     if options.set is None:

@@ -1,7 +1,7 @@
 """One user with 100,000 memories of a kind on PostgreSQL: the first recall in a new process, the next, the memory.
 
 A memory has 20 to 60 words, drawn from the docstrings of the standard library. ``python -m bench --only large_scope``.
-``python -m bench.large_scope parts`` prints what parts of a warm recall take of a processor, without a store.
+``python -m bench.recall.large_scope parts`` prints what parts of a warm recall take of a processor, without a store.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measure() -> list[Figure]:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
             connection.execute("CHECKPOINT")
-        command = [sys.executable, "-m", "bench.large_scope", url, home]
+        command = [sys.executable, "-m", "bench.recall.large_scope", url, home]
         runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(PASSES)]
     cold, warm, late, grown = (min(column) for column in zip(*runs, strict=True))
     return [

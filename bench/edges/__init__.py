@@ -1,0 +1,1 @@
+"""What the service, the console and the command line take."""

@@ -1,0 +1,1 @@
+"""Pages and files that are made from the code."""
