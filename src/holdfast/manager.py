@@ -157,9 +157,10 @@ class Memory(UserData):
         With ``dedupe``, a memory of the same kind and scope that has the same text already (whatever the case, the
         white space and the closing punctuation) is returned instead, and ``operation`` is ``exists``; if not said, the
         settings decide. So is one that said this before and was corrected: ``corrected_to`` is what it says now; to go
-        back to what was said, ``correct`` it. It has no effect on working and short-term memory and on episodes. With
-        ``similar``, the result has up to so many memories of the kind that are close to this one (``score`` 0.5 or
-        more), so that one of them can be corrected instead; nothing is merged for being similar.
+        back to what was said, ``correct`` it. With a key, only what the memory of that key says now is compared. It has
+        no effect on working and short-term memory and on episodes. With ``similar``, the result has up to so many
+        memories of the kind that are close to this one (``score`` 0.5 or more), so that one of them can be corrected
+        instead; nothing is merged for being similar.
 
         A text that is kept out (see ``delete``) is not added: ``operation`` is ``kept_out``, and ``memory_id`` that of
         the memory that was deleted. A setting makes it a ``KeptOutError``, which other ways to write raise in any case.
@@ -179,6 +180,10 @@ class Memory(UserData):
             if supersedes is not None:
                 record = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
                 result = self._additions.describe_corrected(record, content, elapsed_ms())
+            elif self._additions.merges(kind, dedupe=dedupe) and (
+                there := self._corrections.find_restated(kind, draft, str(key))
+            ):
+                result = self._additions.describe_corrected(there, content, elapsed_ms(), "exists")
             else:
                 outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
                 result = describe_put(kind, content, elapsed_ms(), outcome, put)

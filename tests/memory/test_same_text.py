@@ -45,6 +45,19 @@ def test_the_settings_decide_where_the_call_does_not(
         assert memory.add("It went well", "episodic")["operation"] == "add", "of an episode every one counts"
 
 
+def test_what_a_key_says_already_is_no_correction(memory: MemoryManager) -> None:
+    first = memory.add(TEA, key="drink")
+
+    again = memory.add(AGAIN, key="drink", dedupe=True)
+
+    assert (again["operation"], again["memory_id"], again["version"]) == ("exists", first["memory_id"], 1)
+    memory.add("Ann likes coffee.", key="drink", dedupe=True)
+    back = memory.add(AGAIN, key="drink", dedupe=True)
+    assert (back["operation"], back["version"]) == ("corrected", 3), "to go back by a key is asked for"
+    assert memory.add(TEA, key="breakfast", dedupe=True)["operation"] == "add", "another key is another memory"
+    assert memory.add(AGAIN, key="drink")["operation"] == "corrected", "without dedupe every word counts"
+
+
 def test_a_text_that_was_corrected_is_not_added_again_while_its_version_is_kept(
     memory: MemoryManager, clock: FakeClock
 ) -> None:

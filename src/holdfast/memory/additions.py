@@ -92,7 +92,7 @@ class Additions:
             each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
             draft = self._drafts.get(kind.name, Draft)
             drafts = [draft(content, own, origin) for content, own in zip(contents, each, strict=True)]
-            merge = kind.shown_once and (self._records.services.dedupe if dedupe is None else dedupe)
+            merge = self.merges(kind, dedupe=dedupe)
             skip = not self._records.services.refuse_kept_out
             ids, added = self._records.write(kind.name, drafts, prune=prune, dedupe=merge, skip_kept_out=skip)
             if kind.name is MemoryType.ENTITY:
@@ -105,6 +105,10 @@ class Additions:
         role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
         ids, held, dropped = self._short_term.append(role, texts, metadata)
         return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
+
+    def merges(self, kind: Kind, *, dedupe: bool | None) -> bool:
+        """Whether a text of a kind that is there already is not added again: as a caller or the settings say."""
+        return kind.shown_once and (self._records.services.dedupe if dedupe is None else dedupe)
 
     def change(self, record: Record, content: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         """The fields of a record that says something else, or has other metadata."""
@@ -123,12 +127,14 @@ class Additions:
             changes["metadata"] = check_metadata(metadata)
         return changes
 
-    def describe_corrected(self, record: Record, content: object, elapsed: float) -> AddResult:
-        """What a correction says."""
+    def describe_corrected(
+        self, record: Record, content: object, elapsed: float, operation: str = "corrected"
+    ) -> AddResult:
+        """What a correction says, or one that was not needed."""
         kind = TYPES[record.kind]
         self._records.services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
         written = Written([record.id], self.usage(kind))
-        result = describe_one(content, describe_added(kind, "corrected", elapsed, written), written)
+        result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
         result["version"] = record.revision
         return result
 

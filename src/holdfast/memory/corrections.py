@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from holdfast.core.errors import InvalidInputError, NotFoundError, StaleError, quote
 from holdfast.core.records import TYPES, Kind, MemoryType, Record, Scope, Version
+from holdfast.core.texts import normalize_text
 from holdfast.core.values import Origin, agent_source, check_content, check_count, check_id, iso, to_json
 from holdfast.memory.records import TRIES, Draft, DurableRecords, NamedDraft
 from holdfast.memory.user_data import refuse_kind
@@ -32,6 +33,12 @@ class Corrections:
         named = NamedDraft(name, replace(draft, name=name))
         (outcome,), added = self._records.put_named(kind.name, [named], prune=prune)
         return outcome, added
+
+    def find_restated(self, kind: Kind, draft: Draft, key: str) -> Record | None:
+        """The live record that goes by a key, if it has the text of a draft already."""
+        there = self._records.named(kind.name, name_of(self._scope, kind, key))
+        is_same = there is not None and normalize_text(there.content) == normalize_text(draft.content)
+        return there if is_same else None
 
     def supersede(self, kind: Kind, draft: Draft, supersedes: str, key: str | None) -> Record:
         """Write a draft as the new version of a record, which goes by a key from then on, if one is given."""

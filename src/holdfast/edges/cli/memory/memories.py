@@ -89,7 +89,7 @@ def add(
     meta: list[str] | None = None,
     key: str | None = None,
     supersedes: str | None = None,
-    dedupe: bool = False,
+    dedupe: bool | None = None,
     similar: int = 0,
     source: str | None = None,
     derived_from: DerivedFrom = None,
@@ -104,7 +104,8 @@ def add(
         --meta KEY=VALUE  One field of the metadata; a value that is JSON is read as JSON.
         --key NAME  What it goes by: a memory that does already says this from now on.
         --supersedes ID  The memory that says this from now on.
-        --dedupe  If the text is there already, or was corrected, show that memory instead of adding it again.
+        --dedupe/--no-dedupe  If the text is there already, or was corrected, show that memory instead of adding it
+            again. If neither is given, HOLDFAST_DEDUPE decides.
         --similar N  Show up to so many memories that are close to it.
         --source NAME  Who or what it comes from; the agent, if not given.
         --prune  At the quota, recycle the oldest tenth to make room.
@@ -124,7 +125,7 @@ def add(
     _check_kinds([kind])
     said, content = read_metadata(metadata, meta or ()) or None, read_text(text)
     call.memory.auto_prune = prune
-    asked: dict[str, Any] = {"key": key, "supersedes": supersedes, "dedupe": dedupe or None, "similar": similar}
+    asked: dict[str, Any] = {"key": key, "supersedes": supersedes, "dedupe": dedupe, "similar": similar}
     added = call.memory.add(content, kind, said, **asked, source=source, derived_from=derived_from)
     return Output(added, text=f"{added['memory_id']}\n" if quiet else None)
 
