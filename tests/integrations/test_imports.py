@@ -319,5 +319,13 @@ def test_an_export_of_holdfast_is_imported_elsewhere(tmp_path: Path, shell: Any)
     }
 
 
+def test_an_export_that_comes_back_to_its_own_store_adds_nothing(tmp_path: Path, shell: Any) -> None:
+    shell("add", "Ann likes tea.", "--user", "ann", "--key", "tea")
+    shell("add", "Be brief.", "--user", "ann", "--kind", "persona")
+    shell("export", "ann", "--to", str(tmp_path / "ann.zip"))
+    done = shell("import", "jsonl", str(tmp_path / "ann.zip"), "--user", "ann")
+    assert (done["added"], done["existing"]) == (0, 2)
+
+
 def test_what_is_not_there_is_named(tmp_path: Path, shell: Any) -> None:
     assert "there is nothing at" in shell("import", "claude", str(tmp_path / "no"), "--user", "ann", code=2)

@@ -86,6 +86,17 @@ def test_an_older_export_takes_nothing_back(memory: MemoryManager) -> None:
     assert memory.list_memories()[0]["content"] == "Ann lives in Lyon."
 
 
+def test_an_export_of_this_very_store_adds_nothing(memory: MemoryManager) -> None:
+    tea = memory.add("Ann likes green tea.")["memory_id"]
+    home = memory.add("Ann lives in Leeds.", key="home")["memory_id"]
+    exported = [{"key": tea, "content": "Ann likes green tea."}, {"key": home, "content": "Ann lives in Leeds."}]
+    memory.correct(tea, "Ann likes coffee.")
+    done = memory.import_memories(exported, source=SOURCE)
+    assert counts(done) == (0, 0, 1, 0, 1)
+    assert "was changed here" in done["skipped"][0]["reason"]
+    assert memory.count_memories() == 2
+
+
 def test_all_of_it_goes_with_its_source(holdfast: Holdfast, memory: MemoryManager) -> None:
     own = memory.add("Ann swims.")["memory_id"]
     memory.import_memories([TEA, HOME, TRIP], source=SOURCE)

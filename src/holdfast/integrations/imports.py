@@ -276,6 +276,6 @@ def _read_line(given: Any) -> dict[str, Any] | str:
     known = ("content", "memory_type", "created_at", "updated_at", "task", "steps", "messages", "tool_calls")
     item = {name: value for name in known if (value := {**given, **details}.get(name)) is not None}
     said = json.dumps([item.get("memory_type"), given.get("content")])
-    own = given.get("id") or given.get("memory_id") or _digest(said)
+    own = given.get("memory_id") or f"jsonl:{given.get('id') or _digest(said)}"
     named = given.get("name") if given.get("memory_type") == "long_term" else None
-    return {**item, "metadata": metadata, "key": given.get("key") or named or f"jsonl:{own}"}
+    return {**item, "metadata": metadata, "key": given.get("key") or named or own}

@@ -360,9 +360,11 @@ class Imports:
         services, subject = self._records.services, self._records.scope.subject
         kept = services.keep_out.find(subject, [one.draft.content for one in found])
         there = services.records.find_named(subject, kind, [one.name for one in found], now=self._now) if found else {}
+        own_ids = [one.key for one in found if is_id(one.key)]  # of an export of this store
+        originals = services.records.fetch(subject, own_ids, now=self._now) if own_ids else {}
         new = []
         for one in found:
-            record = there.get(one.name)
+            record = there.get(one.name) or originals.get(one.key)
             if one.draft.content in kept:
                 self.result["kept_out"] += 1
             elif record is None:
