@@ -174,7 +174,7 @@ class Holdfast(TenantServices):
                 f"digest {quote(digest)} carries a plan out; leave dry_run out, or make a new plan without a digest"
             )
         if dry_run:
-            return self.maintenance.plan(at, confirm=confirm)
+            return self.maintenance.plan(at, confirm=confirm, progress=progress)
         return self.maintenance.sweep(at=at, digest=digest, confirm=confirm, progress=progress)
 
     def forecast(
@@ -267,9 +267,11 @@ class Holdfast(TenantServices):
         self._base.tenants.add(self.tenant)
         return self._base.erase(Scope.check(self.tenant, user_id, "anyone").subject, progress)
 
-    def preview_erasure(self, user_id: str) -> ErasurePreviewResult:
-        """What erasing a user would remove from where, and the holds that would refuse it. Nothing is changed."""
-        return self.eraser.preview(Subject.check(self.tenant, user_id))
+    def preview_erasure(self, user_id: str, *, progress: Callable[[int, str], None] = ignore) -> ErasurePreviewResult:
+        """What erasing a user would remove from where, and the holds that would refuse it. Nothing is changed.
+        ``progress`` hears of each step, and how much was found in it.
+        """
+        return self.eraser.preview(Subject.check(self.tenant, user_id), progress)
 
     def abandon_keys(self, *, confirm: bool = False) -> Abandoned:
         """After the master key was lost for good: set the keys aside that the present one does not open, so that others

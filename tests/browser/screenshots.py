@@ -28,7 +28,7 @@ PICTURES = (
     ("record-light", _RECORD, "light", WIDE),
     ("record-phone", _RECORD, "dark", PHONE),
     ("policies-light", "/console/policies", "light", WIDE),
-    ("erasure-light", "/console/do/erase_user?user_id=user_90", "light", WIDE),
+    ("erasure-light", "/console/erasure?user_id=user_90", "light", WIDE),
     ("playground-dark", f"/console/playground?{_ASKED}", "dark", WIDE),
 )
 
@@ -42,6 +42,9 @@ def main() -> None:
                 context = browser.new_context(color_scheme=colours, viewport=size)  # type: ignore[arg-type]
                 opened = Window(context.new_page(), url.removesuffix("/mcp"))
                 opened.open(path.format(**world.ids))
+                if "erasure" in path:
+                    opened.click("See what would go")
+                    opened.page.get_by_role("heading", name="What it does").wait_for()
                 picture = (
                     Image.open(BytesIO(opened.page.screenshot())).convert("RGB").quantize(96)
                 )  # few colours: small

@@ -80,7 +80,27 @@ def test_an_action_shows_its_effect_before_it_is_confirmed(shared: Open, world: 
         opened.open(path)
         assert not opened.is_too_wide()
         assert opened.complaints == []
-    assert opened.page.get_by_role("heading", name="What it does").count() == 1 or ACTIONS[name].is_question
+    shows_effect = not (ACTIONS[name].is_question or ACTIONS[name].asks)
+    assert opened.page.get_by_role("heading", name="What it does").count() == 1 or not shows_effect
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_jobs_are_followed_to_their_end_with_and_without_scripts(window: Open, scripts: bool) -> None:
+    opened = window(scripts=scripts)
+    opened.open(f"/console/erasure?user_id={USER}")
+    with opened.page.expect_download() as saved:
+        opened.click("Export all of this user")
+    assert saved.value.path().stat().st_size > 1_000
+    if not scripts:
+        opened.click("See how much was sent")
+    opened.page.get_by_text(re.compile(r"[\d.]+ kB in ")).wait_for()
+    opened.open(f"/console/erasure?user_id={USER}")
+    opened.click("See what would go")
+    opened.page.get_by_role("button", name="Erase for good").wait_for()
+    opened.open("/console/audit")
+    opened.click("Verify the chain")
+    opened.page.get_by_text("The audit chain is whole.").wait_for()
+    assert opened.complaints == []
 
 
 #: Pages as the browser gets them: status and text.

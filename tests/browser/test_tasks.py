@@ -70,6 +70,8 @@ def test_put_a_hold_and_see_it_respected(opened: Window, world: World) -> None:
     opened.click("Put on hold", role="button")
     opened.page.get_by_text("user user_84 is held").wait_for()
     opened.page.goto(f"{opened.url}/console/do/erase_user?user_id=user_84")
+    opened.click("Show what it would do", role="button")
+    heading(opened.page, "What it does")
     assert "A hold keeps it: Case 99." in opened.text()
     assert opened.page.get_by_role("button", name="Erase for good").count() == 0
 

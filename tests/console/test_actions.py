@@ -141,8 +141,9 @@ def test_a_job_is_seen_by_the_browser_that_started_it_only(site: Site) -> None:
 def test_a_sweep_carries_out_what_the_plan_showed(own_site: Site) -> None:
     own_site.holdfast.services.clock.advance(days=400)  # type: ignore[attr-defined]
     browser = own_site.browser("govern")
-    shown = browser.get("/console/do/carry_out_sweep")
-    assert "Due now:" in shown.text
+    asked = browser.get("/console/do/carry_out_sweep")
+    shown = end(browser, browser.send(asked.form("/do/plan_sweep")).path)
+    assert "Carry out exactly this" in shown.text
     ended = end(browser, browser.send(shown.form("/do/carry_out_sweep", confirm=True)).path)
     assert "What the sweep did" in ended.text
     assert "by the default for" in ended.text
@@ -188,7 +189,67 @@ def test_a_job_whose_process_has_ended_says_so_and_is_forgotten_in_an_hour(own_s
 
 def erase(site: Site, browser: Browser) -> Seen:
     release(site)
-    return end(browser, browser.do("erase_user", user_id=USER).path)
+    shown = preview(browser)
+    return end(browser, browser.send(shown.form("/do/erase_user", confirm=True)).path)
+
+
+def preview(browser: Browser) -> Seen:
+    """What erasing the user would remove, by the page where that begins."""
+    asked = browser.get("/console/erasure", user_id=USER).form("/do/preview_erasure")
+    return end(browser, browser.send(asked).path)
+
+
+def test_what_an_erasure_would_remove_is_a_job_with_steps_and_changes_nothing(own_site: Site) -> None:
+    browser = own_site.browser("govern")
+    refused = preview(browser)
+    assert "A hold keeps it:" in refused.text
+    assert "Erase for good" not in refused.text
+    release(own_site)
+    before = own_site.world.seen()
+    shown = preview(browser)
+    assert shown.path.startswith("/console/jobs/")
+    assert "Its steps, as they were reached step found" in shown.text
+    assert re.search(r"rows of the store \d+ ", shown.text)
+    assert shown.form("/do/erase_user", confirm=True).fields["user_id"] == USER
+    asked = browser.get("/console/do/erase_user", user_id=USER).form("/do/preview_erasure")
+    assert "Erase for good" in end(browser, browser.send(asked).path).text
+    assert own_site.world.seen() == before
+
+
+def test_an_erasure_that_is_sent_twice_from_one_page_is_one_job_with_its_certificate(own_site: Site) -> None:
+    release(own_site)
+    browser = own_site.browser("govern")
+    form = preview(browser).form("/do/erase_user", confirm=True)
+    first, second = browser.send(form), browser.send(form)
+    assert first.path == second.path
+    assert "Download the certificate" in end(browser, second.path).text
+
+
+@pytest.mark.parametrize(("action", "fields"), [("export_user", {"user_id": USER}), ("export_audit", {})])
+def test_an_export_is_a_job_that_sends_its_file_and_says_how_much(
+    own_site: Site, action: str, fields: dict[str, str]
+) -> None:
+    browser = own_site.browser("govern")
+    proof = browser.get("/console").form("/sign-out").fields["proof"]
+    job = browser.request("POST", f"/console/do/{action}", data={"proof": proof, **fields})
+    assert f'content="0; url={job.path}/file"' in job.html, "a browser begins by itself, without scripts too"
+    own_site.holdfast.services.clock.advance(minutes=5)  # type: ignore[attr-defined]
+    assert "about to save the file" in browser.get(job.path).text, "it waits"
+    for _ in range(2):
+        sent = browser.get(f"{job.path}/file").response
+        assert sent.headers["content-disposition"].startswith(f'attachment; filename="{action}.')
+        shown = browser.get(job.path).text
+        assert f"sent {len(sent.content)} bytes" in shown or re.search(r"sent [\d.]+ kB", shown), shown
+    assert own_site.browser("govern").get(f"{job.path}/file").code == "not_found"
+
+
+def test_an_export_that_waits_is_nothing_once_the_user_is_erased(own_site: Site) -> None:
+    browser = own_site.browser("admin")
+    proof = browser.get("/console").form("/sign-out").fields["proof"]
+    job = browser.request("POST", "/console/do/export_user", data={"proof": proof, "user_id": USER})
+    erase(own_site, browser)
+    assert USER not in browser.get(job.path).html
+    assert browser.get(f"{job.path}/file").code == "not_found"
 
 
 def test_an_erasure_shows_each_step_with_its_count_and_its_time_and_names_nobody(own_site: Site) -> None:

@@ -202,9 +202,9 @@ class NameEraser(Protocol):
     def check(self, subject: Subject) -> None:
         """Raise the ``HeldError`` of ``detach``, if it would; nothing is audited."""
 
-    def survey(self, subject: Subject) -> tuple[Found | None, list[Hold]]:
+    def survey(self, subject: Subject, progress: Callable[[int, str], None]) -> tuple[Found | None, list[Hold]]:
         """What there is of a subject (``None``: nothing was ever kept of it), and the holds that name the user or cover
-        anything of theirs; nothing is changed.
+        anything of theirs; nothing is changed. ``progress`` hears how much more was found in which step.
         """
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:

@@ -206,12 +206,16 @@ class Eraser:
         """Raise the ``HeldError`` that erasing a subject would raise now; nothing is changed."""
         self._subjects.check(subject)
 
-    def preview(self, subject: Subject) -> ErasurePreviewResult:
-        """What erasing a subject would remove from where, and what would refuse or delay it; nothing is changed."""
+    def preview(self, subject: Subject, progress: Progress = ignore) -> ErasurePreviewResult:
+        """What erasing a subject would remove from where, and what would refuse or delay it; nothing is changed.
+
+        ``progress`` hears of each step, and of what was found in it.
+        """
         tally, places = _Tally(), dict[str, int]()
-        found, holds = self._subjects.survey(subject)
+        found, holds = self._subjects.survey(subject, progress)
         with tally.note_errors():
             places = self._count_parts(subject)
+            progress(sum(places.values()), "what belongs to sessions elsewhere")
         with tally.note_errors():
             if self._short_term is not None:
                 windows = self._short_term.windows(subject.tenant, subject.user_id, known=())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, cast
 from urllib.parse import urlencode
@@ -43,7 +44,6 @@ from holdfast.edges.console.sign_in import (
 from holdfast.edges.console.table import PREFIX, Action, Entry, Fields, Page
 from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.errors import PublicError, publish
-from holdfast.edges.operations.operation import Form
 from holdfast.edges.operations.outputs import FileAnswer
 from holdfast.edges.rest.streams import stream_file
 from holdfast.engine import Holdfast
@@ -70,7 +70,8 @@ class Console:
         return [
             *pages,
             Route(f"{PREFIX}/do/{{name}}", self._guard(self._act), methods=["GET", "POST"]),
-            Route(f"{PREFIX}/jobs/{{job_id}}", self._guard(self._job)),
+            Route(f"{PREFIX}/jobs/{{job_id}}", self._guard(_in_thread(self._show_job))),
+            Route(f"{PREFIX}/jobs/{{job_id}}/file", self._guard(_in_thread(self._send_file))),
             Route(f"{PREFIX}/tenant", self._guard(self._choose_tenant), methods=["POST"]),
             Route(f"{PREFIX}/sign-out", self._guard(self._sign_out), methods=["POST"]),
             Route(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
@@ -166,23 +167,24 @@ class Console:
         if action is None:
             raise NotFoundError(f"there is no action {quote(request.path_params['name'])} in the console")
         if request.method == "GET":
-            fields, is_confirmed = _read_fields(action, request.query_params), False
+            fields, confirmed = _read_fields(action, request.query_params), None
         else:
             form = await request.form()
             fields = _read_fields(action, form, await _read_files(action, form))
-            is_confirmed = form.get(_CONFIRMED) == "yes" or action.is_question
-        return await run_in_threadpool(self._run_action, request, visitor, action, fields, is_confirmed=is_confirmed)
+            confirmed = str(form.get(_CONFIRMED, "")) or ("" if action.is_question else None)
+        return await run_in_threadpool(self._run_action, request, visitor, action, fields, confirmed)
 
     def _run_action(
-        self, request: Request, visitor: Visitor, action: Action, fields: Fields, *, is_confirmed: bool
+        self, request: Request, visitor: Visitor, action: Action, fields: Fields, confirmed: str | None
     ) -> Response:
+        """Show the effect of an action, or carry it out: ``confirmed`` says by which page, if not ``None``."""
         visit = self._visit(request, visitor, action)
         visit.check(action.operation_name)
         _check_named(action, fields)
         problem = None
-        if is_confirmed:
+        if confirmed is not None:
             try:
-                return self._carry_out(request, visitor, visit, action, fields)
+                return self._carry_out(request, visitor, visit, action, fields, once=confirmed)
             except HoldfastError as refusal:
                 problem = publish(refusal)
                 if problem.status != 428:
@@ -190,14 +192,13 @@ class Console:
                 fields = {**fields, **dict.fromkeys(refusal.needs or ("confirm",), "true")}
         return self._show_effect(request, visitor, visit, action, fields, problem=problem)
 
-    def _carry_out(self, request: Request, visitor: Visitor, visit: Visit, action: Action, fields: Fields) -> Response:
+    def _carry_out(
+        self, request: Request, visitor: Visitor, visit: Visit, action: Action, fields: Fields, *, once: str
+    ) -> Response:
         run = visit.bind(action.operation_name, fields)
-        if action.operation.form is Form.FILE:  # sent while it is written: no copy of it is left anywhere
-            kind = cast("type[FileAnswer]", action.operation.output)
-            name = action.name + PurePath(kind.file_name).suffix
-            return stream_file(run, media_type=kind.media_type, filename=name)
         if action.operation.is_long:
-            job = self._jobs.start(visitor.token, action, fields, run)
+            begin = self._jobs.offer if action.sends_file else partial(self._jobs.start, run=run, once=once)
+            job = begin(visitor.token, action, fields)
             return _redirect(f"{PREFIX}/jobs/{job.id}")
         response = _redirect(action.back(fields))
         keep_note(request, response, visitor.token, describe_result(action, fields, run()))
@@ -231,9 +232,6 @@ class Console:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    async def _job(self, request: Request, visitor: Visitor) -> Response:
-        return await run_in_threadpool(self._show_job, request, visitor)
-
     def _show_job(self, request: Request, visitor: Visitor) -> Response:
         job = self._jobs.get(request.path_params["job_id"], visitor.token)
         action = ACTIONS[job.action]
@@ -241,15 +239,27 @@ class Console:
         values = {
             **self._frame(request, visitor, section),
             "title": action.title,
+            "action": action,
             "job": job,
             "back": action.back(job.fields),
         }
-        if not job.is_over or job.is_cleared or job.problem is not None:
+        if not job.is_over or job.is_cleared or job.problem is not None or action.sends_file:
             return render("job.html", values)
         is_shown = action.is_question and action.result is not None
         said = None if is_shown else describe_result(action, job.fields, job.result)
         values |= {"note": said, **action.arrange(job.result, request.query_params)}
         return render(action.result or "job.html", values)
+
+    def _send_file(self, request: Request, visitor: Visitor) -> Response:
+        job = self._jobs.get(request.path_params["job_id"], visitor.token)
+        action = ACTIONS[job.action]
+        if not action.sends_file or job.is_cleared:
+            raise NotFoundError("this job has no file; start it again on the page that offers it")
+        run = self._visit(request, visitor, action).bind(action.operation_name, job.fields)
+        kind = cast("type[FileAnswer]", action.operation.output)
+        name = action.name + PurePath(kind.file_name).suffix
+        write = self._jobs.send(job, visitor.token, action, run)
+        return stream_file(write, media_type=kind.media_type, filename=name)
 
     # --- who asks -----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +34,11 @@ HEADERS: Final = MappingProxyType(
 )
 
 
+def make_once() -> str:
+    """What a page that confirms something is known by."""
+    return secrets.token_urlsafe(9)
+
+
 @cache
 def _environment() -> Environment:
     made = Environment(
@@ -57,7 +63,13 @@ def _environment() -> Environment:
         "file": formats.file,
         "sentence": formats.sentence,
     }
-    made.globals |= {"link": formats.link, "prefix": PREFIX, "asset": asset_path, "draw": drawings}
+    made.globals |= {
+        "link": formats.link,
+        "prefix": PREFIX,
+        "asset": asset_path,
+        "draw": drawings,
+        "make_once": make_once,
+    }
     return made
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from holdfast.core.access import Principal
 from holdfast.edges.console.visit import Visit
 from holdfast.edges.operations.catalog import OPERATIONS
-from holdfast.edges.operations.operation import Operation
+from holdfast.edges.operations.operation import Form, Operation
 
 #: Where the console is.
 PREFIX: Final = "/console"
@@ -101,6 +101,8 @@ class Action:
     """What that template shows, by the result and what the job's address asks for."""
     forgets: Sequence[str]
     """Fields, of its input and of its result, that name whom it erased: they are not kept."""
+    asks: str | None
+    """The question whose job shows its effect, where that takes longer than a page may."""
     is_danger: bool
     is_question: bool
     """It only looks: it has nothing to confirm, and runs at once."""
@@ -109,6 +111,11 @@ class Action:
     def operation(self) -> Operation:
         """What it runs."""
         return OPERATIONS[self.operation_name]
+
+    @property
+    def sends_file(self) -> bool:
+        """Whether what comes of it is a file, which is sent while it is written: no copy of it is left anywhere."""
+        return self.operation.form is Form.FILE
 
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can get anything but a refusal from it."""
@@ -149,6 +156,7 @@ class Section:
         result: str | None = None,
         arrange: Callable[[Any, Mapping[str, str]], Mapping[str, Any]] = lambda _result, _query: {},
         forgets: Sequence[str] = (),
+        asks: str | None = None,
         is_danger: bool = False,
         is_question: bool = False,
     ) -> Callable[[_Preview], _Preview]:
@@ -156,7 +164,7 @@ class Section:
 
         def register(preview: _Preview) -> _Preview:
             row = (preview, name or operation, operation, title, button, entries, may_call, describe, undo, back)
-            self.actions.append(Action(*row, result, arrange, forgets, is_danger, is_question))
+            self.actions.append(Action(*row, result, arrange, forgets, asks, is_danger, is_question))
             return preview
 
         return register

@@ -101,7 +101,7 @@ class SweepPlan(Answer):
 
 
 @sweeps.add("POST /sweeps/plan", READ, TENANT, SweepPlan, tool="sweep_preview", is_long=True)
-def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
+def plan_sweep(holdfast: Holdfast, asked: PlanSweep, progress: Callable[[int], None] = lambda _count: None) -> Any:
     """Say what a sweep would do in the whole tenant, now or at a moment to come. Changes nothing.
 
     Use it to answer what will be forgotten, and when. The `digest` of the answer carries out exactly that plan with
@@ -111,7 +111,7 @@ def plan_sweep(holdfast: Holdfast, asked: PlanSweep) -> Any:
         raise InvalidInputError("give at or days_ahead, not both")
     ahead = None if asked.days_ahead is None else timedelta(days=asked.days_ahead)
     at = asked.at if ahead is None else (holdfast.services.clock() + ahead).isoformat()
-    plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm)
+    plan = holdfast.sweep(dry_run=True, at=at, confirm=asked.confirm, progress=progress)
     assert isinstance(plan, Plan)  # noqa: S101 - a dry run gives one
     return plan.to_dict(asked.samples)
 

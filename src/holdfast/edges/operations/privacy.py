@@ -168,9 +168,11 @@ def export_user_lines(holdfast: Holdfast, asked: OneUser, file: BinaryIO) -> Any
 
 
 @users.add("GET /users/{user_id}/erasure", GOVERN, USER, is_long=True)
-def preview_erasure(holdfast: Holdfast, asked: OneUser) -> ErasurePreviewResult:
+def preview_erasure(
+    holdfast: Holdfast, asked: OneUser, progress: Callable[[int, str], None] = ignore
+) -> ErasurePreviewResult:
     """Say what erasing a user would remove from where, and what would refuse or delay it. Changes nothing."""
-    return holdfast.preview_erasure(asked.user_id)
+    return holdfast.preview_erasure(asked.user_id, progress=progress)
 
 
 @users.add("DELETE /users/{user_id}", GOVERN, USER, Erased, errors=(423, 428), is_long=True)

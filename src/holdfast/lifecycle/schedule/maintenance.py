@@ -64,13 +64,19 @@ class Maintenance:
         """Whom it sweeps."""
         return self.sweeper.tenant
 
-    def plan(self, at: datetime | float | str | None = None, *, confirm: bool = False) -> Plan:
+    def plan(
+        self,
+        at: datetime | float | str | None = None,
+        *,
+        confirm: bool = False,
+        progress: Progress = lambda _count: None,
+    ) -> Plan:
         """What a sweep would do, now or at a moment to come. Changes nothing, but notes what belongs to sessions."""
         now = self.tenant.now()
         due_at = now if at is None else moment(at, what="at")
         belief = Belief(now, now) if confirm else self.trust.look(now)
         SessionParts(self.tenant).refresh_due(due_at, EVERYTHING.takes)
-        plan = self.sweeper.plan(SweepOrder(due_at, belief.until(due_at), confirm=confirm))
+        plan = self.sweeper.plan(SweepOrder(due_at, belief.until(due_at), confirm=confirm), progress)
         return replace(plan, waiting=find_waiting(self.tenant, due_at, belief))
 
     def forecast(

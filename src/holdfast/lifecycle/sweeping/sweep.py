@@ -16,7 +16,7 @@ from holdfast.lifecycle.archive import Archives
 from holdfast.lifecycle.domains import Domains
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sweeping.batches import Batches, Refresh
-from holdfast.lifecycle.sweeping.due import DueClass, DueRecords, Exclusions, SweepOrder, find_exclusions
+from holdfast.lifecycle.sweeping.due import DueClass, DueRecords, Exclusions, Progress, SweepOrder, find_exclusions
 from holdfast.lifecycle.sweeping.plan import (
     ACTIONS,
     Decisions,
@@ -71,8 +71,8 @@ class Sweeper:
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def plan(self, order: SweepOrder) -> Plan:
-        """What a sweep would do."""
+    def plan(self, order: SweepOrder, progress: Progress = lambda _count: None) -> Plan:
+        """What a sweep would do. ``progress`` hears how many records more were counted."""
         survey = DueRecords(self.tenant, order)
         exclusions = find_exclusions(survey)
         lines: list[Line] = []
@@ -81,6 +81,7 @@ class Sweeper:
         for source, target, reason, allowed, kept in self._count(survey, exclusions):
             held += kept
             lines += [to_line(census, target, reason) for census in allowed]
+            progress(sum(census.records for census in allowed))
             parts += [[*census, source, ACTIONS[target], reason] for census in allowed]
         decisions = Decisions(sum(line.records for line in lines), lambda: self._decisions(survey, exclusions))
         if order.extent.bin:

@@ -248,18 +248,22 @@ class SqlSubjects(SqlStore):
         if hold is not None:
             raise _refusal(subject, hold)
 
-    def survey(self, subject: Subject) -> tuple[ports.Found | None, list[Hold]]:
+    def survey(self, subject: Subject, progress: Callable[[int, str], None]) -> tuple[ports.Found | None, list[Hold]]:
         with self._database.read() as tx:
             number, active = tx.number_of(subject), Holds(tx, subject).active
             if number is None:
                 return None, [hold for hold in active if hold.user_id is not None]
             kinds = {KINDS[row.kind].name.value: row.records for row in tx.all(KindRow, "subjects.kinds", (number,))}
+            progress(sum(kinds.values()), "memories by kind")
             open_holds = [hold for hold in active if hold.user_id is None]
             covering = {hold.id for hold in active if hold.user_id is not None}
             for row in tx.each(Thing, "subjects.things", (number,)) if open_holds else ():
                 thing = Held(subject.user_id, row.agent_id, row.session_id, row.id, json.loads(row.metadata))
                 covering |= {hold.id for hold in open_holds if hold.covers(thing)}
-            return ports.Found(_rows(tx, number), kinds), [hold for hold in active if hold.id in covering]
+                progress(1, "what holds cover")
+            rows = _rows(tx, number)
+            progress(sum(rows.values()), "rows of the store")
+            return ports.Found(rows, kinds), [hold for hold in active if hold.id in covering]
 
     def having(self, aliases: Sequence[str]) -> list[tuple[str, Subject]]:
         return [*self._database.ask(AliasRow, "subjects.with_alias", (to_json(list(aliases)),))]

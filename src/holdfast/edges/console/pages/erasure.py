@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.edges.console.formats import link, number
@@ -25,6 +26,45 @@ def show_erasure(visit: Visit) -> dict[str, Any]:
     }
 
 
+def _describe_preview(found: dict[str, Any], _query: object) -> dict[str, Any]:
+    """How much of the user lies where, and what refuses or delays it."""
+    user_id = found["user_id"]
+    rows = [(f"memories, {kind}", number(count)) for kind, count in found["memories"].items() if count]
+    rows += [(one["name"], number(one["found"])) for one in found["places"] if one["found"]]
+    if not found["is_known"]:
+        effect = Effect([f"nothing was ever kept of a user {user_id}"], is_possible=False)
+    elif found["is_refused"]:
+        reasons = [f"a hold keeps it: {one['reason']}" for one in found["holds"]]
+        effect = Effect([f"to erase {user_id} is refused", *reasons], rows, is_possible=False)
+    else:
+        effect = Effect([*_warn(user_id, found["waiting_for"])], rows, {"user_id": user_id, "confirm": "true"})
+    return {"effect": effect, "user_id": user_id}
+
+
+def _warn(user_id: str, waiting_for: Sequence[str]) -> Iterator[str]:
+    yield f"all that is kept of {user_id} goes, in every place, past the recycle bin: memories, conversations, rules"
+    yield "backups that hold any of it can no longer be read there: the key that sealed it is destroyed"
+    yield "this cannot be undone; what comes of it is a signed certificate, which names no one"
+    for one in waiting_for:
+        yield f"it would be finished later, because something does not answer: {one}"
+
+
+@erasure.action(
+    "preview_erasure",
+    "Erase a user",
+    "See what would go",
+    entries=(Entry("user_id", "User"),),
+    back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
+    describe=lambda _fields, _result: "nothing is changed by looking",
+    result="erasure_preview.html",
+    arrange=_describe_preview,
+    is_question=True,
+)
+def preview_preview(_visit: Visit, _fields: Fields) -> Effect:
+    """That it only looks."""
+    return Effect(["every place is looked at; nothing is changed"])
+
+
 def _describe_erasure(_fields: Fields, result: dict[str, Any]) -> str:
     if result["pending"]:
         return "nobody can read anything of this user any more; something is still to be done"
@@ -36,34 +76,15 @@ def _describe_erasure(_fields: Fields, result: dict[str, Any]) -> str:
     "Erase a user",
     "Erase for good",
     entries=(Entry("user_id", "User"),),
-    may_call=["preview_erasure"],
+    asks="preview_erasure",
     back=lambda fields: link(_PATH, user_id=fields.get("user_id")),
     describe=_describe_erasure,
     result="erased.html",
     forgets=("user_id",),
     is_danger=True,
 )
-def preview_erase(visit: Visit, fields: Fields) -> Effect:
-    """How much of the user lies where, and what refuses or delays it."""
-    user_id = fields["user_id"]
-    found = visit.call("preview_erasure", user_id=user_id)
-    rows = [(f"memories, {kind}", number(count)) for kind, count in found["memories"].items() if count]
-    rows += [(one["name"], number(one["found"])) for one in found["places"] if one["found"]]
-    if not found["is_known"]:
-        return Effect([f"nothing was ever kept of a user {user_id}"], is_possible=False)
-    if found["is_refused"]:
-        reasons = [f"a hold keeps it: {one['reason']}" for one in found["holds"]]
-        return Effect([f"to erase {user_id} is refused", *reasons], rows, is_possible=False)
-    return Effect(
-        [
-            f"all that is kept of {user_id} goes, in every place, past the recycle bin: memories, conversations, rules",
-            "backups that hold any of it can no longer be read there: the key that sealed it is destroyed",
-            "this cannot be undone; what comes of it is a signed certificate, which names no one",
-            *(f"it would be finished later, because something does not answer: {one}" for one in found["waiting_for"]),
-        ],
-        rows,
-        {"confirm": "true"},
-    )
+def preview_erase(_visit: Visit, _fields: Fields) -> None:
+    """A job of its own shows it."""
 
 
 @erasure.action(

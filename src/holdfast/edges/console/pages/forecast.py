@@ -86,21 +86,8 @@ def preview_plan(_visit: Visit, _fields: Fields) -> Effect:
     describe=lambda _fields, result: f"done: {_describe_counts(result['counts'])}",
     entries=(Entry("confirm", "Those too who would lose much at once", "check", needed=False),),
     result="plan.html",
-    may_call=("plan_sweep",),
+    asks="plan_sweep",
     is_danger=True,
 )
-def preview_sweep(visit: Visit, fields: Fields) -> Effect:
-    """What the plan has; without one, what is due now."""
-    after = "what goes to the bin can be restored while it is there; what is deleted for good cannot"
-    if fields.get("digest"):
-        return Effect(["exactly what the plan showed is done; nothing at all, if anything changed since", after])
-    plan = visit.call("plan_sweep", confirm=fields.get("confirm", "false"))
-    aside = [
-        ("set aside", f"{one['user_id'] or one['agent_id']}: {one['due']:,} of {one['of']:,}")
-        for one in plan["set_aside"]
-    ]
-    rows = [
-        (f"{line['action']} {line['memory_type']}", f"{line['records']:,}: {line['reason']}") for line in plan["lines"]
-    ]
-    said = [f"due now: {_describe_counts(plan['counts'])}", f"holds keep {plan['held']:,} more", after]
-    return Effect(said, [*rows, *aside], {"digest": plan["digest"]})
+def preview_sweep(_visit: Visit, _fields: Fields) -> None:
+    """The plan shows it, which is a job of its own."""

@@ -81,6 +81,10 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
+  if (form.getAttribute("method") === "post") {
+    if (form.dataset.sent) event.preventDefault(); // a double click asks once
+    form.dataset.sent = "yes";
+  }
   if (form.getAttribute("method") === "post" || !form.matches("[data-part]")) return;
   event.preventDefault();
   load(addressOf(form));
@@ -91,6 +95,7 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("select") && form?.matches("[data-part]")) load(addressOf(form));
 });
 
+addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent));
 addEventListener("popstate", () => load(location.href, { push: false }));
 
 document.addEventListener("keydown", (event) => {
