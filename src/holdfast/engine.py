@@ -28,16 +28,8 @@ from holdfast.ports.feed import Embedder
 from holdfast.privacy.erasure import Erasure, ignore
 from holdfast.privacy.export.export import Target
 from holdfast.privacy.store_state import Purpose
-from holdfast.results.lifecycle import (
-    ErasurePreviewResult,
-    ExplainResult,
-    ExportResult,
-    ForecastResult,
-    ForgetResult,
-    LifeStoryResult,
-    OverviewResult,
-    UserResult,
-)
+from holdfast.results.figures import ForecastResult, OverviewResult, UserResult
+from holdfast.results.lifecycle import ErasurePreviewResult, ExplainResult, ExportResult, ForgetResult, LifeStoryResult
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 

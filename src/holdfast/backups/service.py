@@ -27,7 +27,7 @@ from holdfast.ports.coordination import begin_steps
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.records import KeptText
 from holdfast.privacy.ledger import KeysAndLedger
-from holdfast.results.lifecycle import LastBackupResult
+from holdfast.results.figures import LastBackupResult
 from holdfast.storage.catalog import COPIED
 
 _log = logging.getLogger("holdfast.backups")

@@ -19,7 +19,7 @@ from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
 from holdfast.ports.stores import Tenant
 from holdfast.recall.service import IndexMemory
-from holdfast.results.lifecycle import LatencyResult
+from holdfast.results.figures import LatencyResult
 
 #: Ages that live memories are counted up to, in days.
 AGE_BUCKETS: Final = (1, 7, 30, 60, 90, 180, 365, 730, 1_825)

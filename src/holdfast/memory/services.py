@@ -29,7 +29,7 @@ from holdfast.privacy.export.export import Exports
 from holdfast.privacy.export.readers import Sources
 from holdfast.privacy.keep_out import KeepOut
 from holdfast.recall.service import Recall
-from holdfast.results.lifecycle import LatencyResult
+from holdfast.results.figures import LatencyResult
 
 _log = logging.getLogger("holdfast.latency")
 _KEPT = 1_024

@@ -5,5 +5,6 @@ Moments are texts in ISO 8601, UTC. At run time each of these is an ordinary ``d
 """
 
 from holdfast.results.domains import *  # noqa: F403
+from holdfast.results.figures import *  # noqa: F403
 from holdfast.results.lifecycle import *  # noqa: F403
 from holdfast.results.memory import *  # noqa: F403

@@ -18,14 +18,8 @@ from holdfast.engine import Holdfast
 from holdfast.lifecycle.holds import hold_to_dict
 from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
 from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Plan, Report
-from holdfast.results.lifecycle import (
-    BinResult,
-    ForecastResult,
-    HoldCoverResult,
-    HoldResult,
-    ListedHoldResult,
-    OverviewResult,
-)
+from holdfast.results.figures import ForecastResult, OverviewResult
+from holdfast.results.lifecycle import BinResult, HoldCoverResult, HoldResult, ListedHoldResult
 from holdfast.results.memory import Metadata
 
 sweeps = Group("sweeps", "What is due: planned, looked at, and carried out as it was planned.")

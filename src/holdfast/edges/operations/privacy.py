@@ -18,15 +18,8 @@ from holdfast.edges.operations.outputs import FileAnswer, PageOf, encode, output
 from holdfast.engine import Holdfast
 from holdfast.privacy.certificates import Verdict
 from holdfast.privacy.erasure import PlaceCount, ignore
-from holdfast.results.lifecycle import (
-    BrowseResult,
-    CertificateResult,
-    ErasurePreviewResult,
-    FacetResult,
-    ForgetResult,
-    LifeStoryResult,
-    UserResult,
-)
+from holdfast.results.figures import BrowseResult, FacetResult, UserResult
+from holdfast.results.lifecycle import CertificateResult, ErasurePreviewResult, ForgetResult, LifeStoryResult
 
 users = Group("users", "Everything that is kept of a person: exported, erased with a proof, sent to the recycle bin.")
 certificates = Group("certificates", "Proofs of erasures. They name nobody: whose one is, only the pseudonym says.")

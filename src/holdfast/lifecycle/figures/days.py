@@ -18,7 +18,7 @@ from holdfast.core.records import Cause, State
 from holdfast.core.values import DAY, iso
 from holdfast.ports.figures import ADDED, DayCount
 from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import DayResult
+from holdfast.results.figures import DayResult
 
 ACTIONS: Final = (ADDED, "archived", "recycled", "restored", "deleted")
 _MOST_DAYS: Final = 400

@@ -14,7 +14,7 @@ from holdfast.core.values import When, agent_source, check_count, check_id, iso,
 from holdfast.lifecycle.registry import AGENT
 from holdfast.ports.figures import FacetCount, Places, RecordSummary, Selection
 from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import BrowseResult, FacetResult
+from holdfast.results.figures import BrowseResult, FacetResult
 
 #: So many characters of a memory are in a list.
 BEGINNING_CHARS: Final = 300

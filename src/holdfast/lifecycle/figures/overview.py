@@ -13,7 +13,7 @@ from holdfast.lifecycle.figures.days import note_day, read_days
 from holdfast.lifecycle.schedule.schedule import Schedule
 from holdfast.ports.figures import ErasureTime, Holding
 from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import (
+from holdfast.results.figures import (
     DueResult,
     ErasureTimesResult,
     HoldCountResult,

@@ -21,7 +21,7 @@ from holdfast.lifecycle.sweeping.due import DueRecords, Exclusions, Progress, Sw
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, NeedsConfirmation, add_up, to_line
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.rules import DayCensus, Profile
-from holdfast.results.lifecycle import DayForecastResult, LineResult, SetAsideResult
+from holdfast.results.figures import DayForecastResult, LineResult, SetAsideResult
 
 MOST_DAYS: Final = 740
 
