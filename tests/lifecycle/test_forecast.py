@@ -63,10 +63,21 @@ def test_each_day_is_what_the_plan_for_it_says(
     check(holdfast, clock, 20, confirm=True)
 
 
-def test_what_has_to_be_looked_at_one_by_one_is_the_same_too(holdfast: Holdfast, clock: FakeClock) -> None:
+@pytest.mark.parametrize("whose", [{"agent_id": "agent1"}, {"session_id": "s3"}, {"tag": "case"}, {}], ids=str)
+def test_what_has_to_be_looked_at_one_by_one_is_the_same_too(
+    holdfast: Holdfast, clock: FakeClock, whose: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagged = holdfast.manager("user1", "agent0", "s1").add("On the case", metadata={"tags": ["case"]})["memory_id"]
     fill(holdfast, clock)
-    holdfast.holds.add(agent_id="agent1", reason="Case", author="legal")
-    assert check(holdfast, clock, 20)[-1]["held"] > 0
+    said = holdfast.manager("user2", "agent0", "s2").short_term.add_message("user", "Keep this")
+    holdfast.holds.add(**(whose or {"memory_id": tagged}), reason="Case", author="legal")
+    assert check(holdfast, clock, 8)[-1]["held"] > 0
+    holdfast.holds.add(memory_id=said, reason="Case", author="legal")
+    holdfast.holds.add(user_id="user0", reason="Case", author="legal")
+    monkeypatch.setattr(due, "_MANY", 1)
+    monkeypatch.setattr(due, "_PART", 20)
+    assert check(holdfast, clock, 20)[-1]["set_aside"]
+    check(holdfast, clock, 40, confirm=True)
 
 
 def test_agents_that_would_lose_too_much_and_what_leaves_beside_memories_are_the_same(

@@ -19,6 +19,7 @@ from holdfast.core.decisions import (
     RecordFacts,
     Window,
     decide,
+    find_hold,
     reason_for,
     split_window,
     windows,
@@ -31,7 +32,7 @@ from holdfast.ports.stores import Tenant, read_pages
 
 #: Of whom more than this is due at once, the records are read in the order in which they lie.
 _TOGETHER: Final = 500
-_PAGE: Final = 5_000
+PAGE: Final = 5_000
 #: Someone who would lose more memories than this, and more than that part of all they have, is set aside.
 _MANY, _PART = 1_000, 5
 Progress = Callable[[int], None]
@@ -135,16 +136,16 @@ class DueRecords:
         if one.profile.kind == HISTORY:
             many = set()
         for subject in sorted(many):
-            yield from read_pages(partial(dues.due_of, subject, *one, tags=tags), _PAGE)
+            yield from read_pages(partial(dues.due_of, subject, *one, tags=tags), PAGE)
         if len(many) < len(due):
-            for page in read_pages(partial(dues.due, *one, tags=tags), _PAGE):
+            for page in read_pages(partial(dues.due, *one, tags=tags), PAGE):
                 yield [facts for facts in self._order(page) if facts.subject not in many]
 
     def binned(self, *, tags: bool) -> Iterator[list[RecordFacts]]:
         """What has had its time in the recycle bin: records, then conversations."""
         read = partial(self.tenant.dues.binned, self.tenant.name, self.order.upto, tags=tags)
         for sessions in (False, True):
-            yield from map(self._order, read_pages(partial(read, sessions=sessions), _PAGE))
+            yield from map(self._order, read_pages(partial(read, sessions=sessions), PAGE))
 
     def _order(self, records: Iterable[RecordFacts]) -> list[RecordFacts]:
         """Those within the extent, each subject's together."""
@@ -238,13 +239,27 @@ class Exclusions:
         """Users who are set aside."""
         return frozenset(aside.user_id for aside in self.confirmations if aside.user_id is not None)
 
+    @cached_property
+    def messages(self) -> bool:
+        """Whether a hold may keep a single message, and with it a conversation."""
+        return any(hold.memory_id is not None or hold.tag is not None for hold in self.holds)
+
+    def keeps(self, facts: RecordFacts, hold_on: Callable[[Subject, str], Hold | None]) -> bool:
+        """Whether a hold keeps a record, or a message of a conversation, as ``hold_on`` finds it. What had begun to be
+        deleted before is finished.
+        """
+        if not self.holds or facts.state is State.DELETING:
+            return False
+        if find_hold(facts.thing, self.holds) is not None:
+            return True
+        return self.messages and facts.kind == HISTORY and hold_on(facts.subject, facts.id) is not None
+
     def decide(
         self, records: list[RecordFacts], life: Life, at: int, hold_on: Callable[[Subject, str], Hold | None]
     ) -> tuple[list[Decision], int]:
         """What is decided about records that are due, without those that are left until someone confirms; and how many
         of them a hold keeps. ``hold_on`` finds a hold on a message of a conversation.
         """
-        messages = any(hold.memory_id is not None or hold.tag is not None for hold in self.holds)
         decisions: list[Decision] = []
         held = 0
         for facts in records:
@@ -252,9 +267,7 @@ class Exclusions:
             removed = due is not None and due.target is State.RECYCLED
             if due is None or (removed and (facts.thing.user_id in self.users or facts.thing.agent_id in self.agents)):
                 continue
-            kept = bool(self.holds) and decide(facts, life, self.holds, at) is None
-            whole = messages and facts.kind == HISTORY and facts.state is not State.DELETING
-            if kept or (whole and hold_on(facts.subject, facts.id) is not None):
+            if self.keeps(facts, hold_on):
                 held += 1
             else:
                 decisions.append(due)

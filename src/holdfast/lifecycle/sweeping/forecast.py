@@ -1,8 +1,8 @@
 """The forecast: what a sweep would do on each of the days to come, as the plan for that moment would say it.
 
 What becomes due is counted once, by days. What is due by a moment is the sum of the days before it; who would lose too
-much by then is set aside, as in a plan. Where each record has to be looked at (a hold on an agent, a session, a tag or
-a memory; a policy that bounds what one sweep takes), each day is planned by itself.
+much by then is set aside, as in a plan. Where there is a hold on an agent, a session, a tag or a memory, each record is
+looked at, once. Where a policy bounds what one sweep takes, each day is planned by itself.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, cast
 
-from holdfast.core.decisions import BIN_REASON, Life, reason_for
+from holdfast.core.decisions import BIN_REASON, Life, RecordFacts, Window, reason_for
 from holdfast.core.records import HISTORY, OWN, State, Subject
 from holdfast.core.values import DAY, iso
-from holdfast.lifecycle.sweeping.due import DueRecords, Exclusions, Progress, SweepOrder, find_exclusions, is_too_much
+from holdfast.lifecycle.sweeping.due import (
+    PAGE,
+    DueRecords,
+    Exclusions,
+    Progress,
+    SweepOrder,
+    find_exclusions,
+    is_too_much,
+)
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, NeedsConfirmation, add_up, to_line
 from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.ports.rules import DayCensus, Profile
+from holdfast.ports.stores import read_pages
 from holdfast.results.figures import DayForecastResult, LineResult, SetAsideResult
 
 MOST_DAYS: Final = 740
@@ -75,6 +84,13 @@ class _Series:
         self.records, self.bytes = list(accumulate(self.records)), list(accumulate(self.bytes))
 
 
+class _Due(NamedTuple):
+    """What becomes due on a day, and whether a hold on some of a user's things keeps it."""
+
+    census: DayCensus
+    is_held: bool = False
+
+
 class _Class(NamedTuple):
     """What is due the same move for the same reason."""
 
@@ -97,11 +113,11 @@ class Forecast:
         """Now, and each of the days to come."""
         horizon = DueRecords(self.sweeper.tenant, self._order(self.days))
         exclusions = find_exclusions(horizon)
-        if exclusions.one_by_one or self.sweeper.is_bounded(horizon):
+        if self.sweeper.is_bounded(horizon):
             return [self._plan(day) for day in range(self.days + 1)]
-        self._held = exclusions.held_subjects
+        self._exclusions = exclusions
         self._totals: dict[_Class, _Series] = defaultdict(lambda: _Series(self.days))
-        self._removed: dict[_Class, list[DayCensus]] = defaultdict(list)
+        self._removed: dict[_Class, list[_Due]] = defaultdict(list)
         self._kept = _Series(self.days)
         for profile in self.sweeper.tenant.dues.profiles(self.sweeper.tenant.name):
             self._take(profile)
@@ -114,7 +130,7 @@ class Forecast:
             (group, one)
             for group, found in self._removed.items()
             for one in found
-            if one.subject in ever or one.agent_id in ever
+            if one.census.subject in ever or one.census.agent_id in ever
         ]
         beside = list(self._read_beside(is_held=bool(exclusions.holds)))
         return [self._describe(day, losses, beside[day]) for day in range(self.days + 1)]
@@ -141,25 +157,56 @@ class Forecast:
                 self._add(profile, State.ARCHIVED, self._read(profile, state, life.archive_after))
                 self._add(profile, State.ARCHIVED, removed, -1)
 
-    def _read(self, profile: Profile, state: State, after: int | None) -> list[DayCensus]:
+    def _read(self, profile: Profile, state: State, after: int | None) -> list[_Due]:
         if after is None:
             return []
-        found = self.sweeper.tenant.dues.by_day(profile, state, upto=self.now - after, days=self.days)
+        dues, upto = self.sweeper.tenant.dues, self.now - after
+        if self._exclusions.one_by_one:
+            window = Window(State.RECYCLED, None, upto + self.days * DAY)
+            read = partial(dues.due, profile, state, window, tags=self._exclusions.tags)
+            return self._look_at_each(read_pages(read, PAGE), lambda facts: facts.aged_from - upto)
+        found = dues.by_day(profile, state, upto=upto, days=self.days)
         self.progress(sum(one.records for one in found))
-        return found
+        return [_Due(one) for one in found]
 
-    def _add(self, profile: Profile, target: State, found: Sequence[DayCensus], sign: int = 1) -> None:
+    def _look_at_each(self, pages: Iterable[Sequence[RecordFacts]], ahead: Callable[[RecordFacts], int]) -> list[_Due]:
+        """Records one by one, and then counted: how far ahead of now each is due, and whether a hold keeps it."""
+        totals: dict[tuple[str, Subject, str, int, bool], list[int]] = defaultdict(lambda: [0, 0])
+        hold_on = self.sweeper.tenant.history.hold_on
+        for page in pages:
+            for facts in page:
+                day = max(0, -(-ahead(facts) // DAY))
+                is_held = self._exclusions.keeps(facts, hold_on)
+                total = totals[facts.kind, facts.subject, facts.thing.agent_id or "", day, is_held]
+                total[0] += 1
+                total[1] += facts.size
+            self.progress(len(page))
+        return [
+            _Due(DayCensus(kind, subject, agent_id, day, *total), is_held)
+            for (kind, subject, agent_id, day, is_held), total in totals.items()
+        ]
+
+    def _add(self, profile: Profile, target: State, found: Sequence[_Due], sign: int = 1) -> None:
         one = _Class(profile.kind, target, reason_for(profile.kind, profile.life, target) if found else "")
-        for census in found:
-            (self._kept if census.subject in self._held else self._totals[one]).add(census, sign)
+        for due in found:
+            self._series(one, due).add(due.census, sign)
         if target is State.RECYCLED:
-            self._removed[one] += [census for census in found if census.subject not in self._held]
+            self._removed[one] += [due for due in found if due.census.subject not in self._exclusions.held_subjects]
+
+    def _series(self, one: _Class, due: _Due) -> _Series:
+        is_kept = due.is_held or due.census.subject in self._exclusions.held_subjects
+        return self._kept if is_kept else self._totals[one]
 
     def _take_bin(self) -> None:
-        tenant = self.sweeper.tenant
-        for census in tenant.dues.bin_by_day(tenant.name, upto=self.now, days=self.days):
-            one = _Class(census.kind, State.DELETED, BIN_REASON)
-            (self._kept if census.subject in self._held else self._totals[one]).add(census)
+        tenant, end = self.sweeper.tenant, self.now + self.days * DAY
+        if self._exclusions.one_by_one:
+            survey = DueRecords(tenant, SweepOrder(end, end))
+            binned = survey.binned(tags=self._exclusions.tags)
+            found = self._look_at_each(binned, lambda facts: (facts.purge_at or 0) - self.now)
+        else:
+            found = [_Due(one) for one in tenant.dues.bin_by_day(tenant.name, upto=self.now, days=self.days)]
+        for due in found:
+            self._series(_Class(due.census.kind, State.DELETED, BIN_REASON), due).add(due.census)
 
     # --- who is set aside ---------------------------------------------------------------------------------------------
 
@@ -167,12 +214,24 @@ class Forecast:
         """Who would lose too much by each day: users, and, without what those have, agents."""
         live = cache(self.sweeper.tenant.dues.live)
         users = self._find(
-            ((one.subject, one) for group, found in self._removed.items() if group.kind != HISTORY for one in found),
+            (
+                (census.subject, census)
+                for group, found in self._removed.items()
+                if group.kind != HISTORY
+                for census, _ in found
+                if census.agent_id not in self._exclusions.held_agents
+            ),
             lambda subject, lost: NeedsConfirmation(subject.user_id, None, lost, live(subject)),
         )
         name = self.sweeper.tenant.name
         live_of = cache(lambda agent_id: self.sweeper.tenant.dues.live_of_agent(name, agent_id))
-        own = [one for group, found in self._removed.items() if group.kind in OWN for one in found]
+        own = [
+            census
+            for group, found in self._removed.items()
+            if group.kind in OWN
+            for census, _ in found
+            if census.agent_id not in self._exclusions.held_agents
+        ]
         agents: dict[int, dict[Any, NeedsConfirmation]] = {}
         aside: frozenset[Subject] | None = None
         for day in range(self.days + 1):  # who is set aside seldom changes
@@ -209,12 +268,16 @@ class Forecast:
             Line(one.kind, ACTIONS[one.target], one.reason, series.records[day], series.bytes[day])
             for one, series in self._totals.items()
         ]
-        for group, one in self._asides:
+        held = self._kept.records[day]
+        for group, (one, is_held) in self._asides:
             if one.day <= day and (one.subject in users or one.agent_id in agents):
-                lines.append(Line(group.kind, ACTIONS[group.target], group.reason, -one.records, -one.bytes))
+                if is_held:
+                    held -= one.records
+                else:
+                    lines.append(Line(group.kind, ACTIONS[group.target], group.reason, -one.records, -one.bytes))
         kept = tuple(line for line in add_up([*lines, *beside]) if line.records)
         asked = (*users.values(), *agents.values())
-        return DayForecast(self.now + day * DAY, kept, asked, self._kept.records[day])
+        return DayForecast(self.now + day * DAY, kept, asked, held)
 
     def _read_beside(self, *, is_held: bool) -> Iterator[tuple[Line, ...]]:
         """What leaves beside memories and conversations by each day: messages, versions, agents and tools."""
