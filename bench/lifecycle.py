@@ -20,9 +20,9 @@ from rich.progress import track
 
 from bench.speed import USER_MEMORIES, questions, sentences
 from holdfast import Holdfast
-from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope, Subject
+from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
 from holdfast.settings import sqlite_path
-from holdfast.storage.relational.database import Question, Transaction
+from holdfast.storage.relational.database import Transaction
 
 #: Of the archives, which cost more for each record, so many are measured.
 ARCHIVED = 100_000
@@ -81,8 +81,8 @@ def transactions(holdfast: Holdfast) -> Iterator[list[float]]:
     write = holdfast.database.write
 
     @contextmanager
-    def timed(subject: Subject | None = None, first: Question | None = None) -> Iterator[Transaction]:
-        with write(subject, first) as tx:
+    def timed(*asked: Any) -> Iterator[Transaction]:
+        with write(*asked) as tx:
             start = time.perf_counter()
             yield tx
             taken.append(time.perf_counter() - start)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
+from holdfast.core.errors import InvalidContentError, InvalidInputError, NotFoundError, quote
 from holdfast.core.filters import parse
 from holdfast.core.records import (
     ALL_KINDS,
+    DELETED_BY_USER,
     EMPTY_LATENCY_MS,
     SEVERAL_LATENCY_MS,
     TYPES,
@@ -52,7 +53,7 @@ from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import DurableRecords, check_not_cold, item_result, memory_result
+from holdfast.memory.records import Changed, DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Search, describe_match
 from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
@@ -178,12 +179,13 @@ class Memory(UserData):
                 self._check_prune(kind)
             draft = self._additions.draft(kind, content, metadata, origin)
             if supersedes is not None:
-                record = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
-                result = self._additions.describe_corrected(record, content, elapsed_ms())
+                changed = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
+                result = self._additions.describe_corrected(changed, content, elapsed_ms())
             elif self._additions.merges(kind, dedupe=dedupe) and (
                 there := self._corrections.find_restated(kind, draft, str(key))
             ):
-                result = self._additions.describe_corrected(there, content, elapsed_ms(), "exists")
+                found = Changed(there, self._additions.usage(kind))
+                result = self._additions.describe_corrected(found, content, elapsed_ms(), "exists")
             else:
                 outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
                 result = describe_put(kind, content, elapsed_ms(), outcome, put)
@@ -476,17 +478,17 @@ class Memory(UserData):
             raise InvalidInputError("nothing to update: give content, metadata, source or derived_from")
         if memory_id in (origin.derived_from or ()):
             raise InvalidInputError(f"memory {memory_id} cannot be derived from itself")
-        found = self._item_to_change(memory_id)
+        found, record = self._look_up_to_change(memory_id)
         if found is not None:
             if origin.is_given:
                 raise refuse_kind(found[0], "given a source", "leave out where it is from")
             return self._update_item(*found, content, metadata)
-        record = self._records.read(memory_id)
+        record = self._records.check_live(memory_id, record)
         check_not_cold(record)
         changes = origin.fields(record.scope.agent_id)
         if content is not None or metadata is not None:
             changes |= self._additions.change(record, content, metadata)
-        changed = self._records.change(record, **changes)
+        changed, _ = self._records.change(record, **changes)
         return memory_result(changed, self._services.now())
 
     def correct(self, memory_id: str, content: Content, *, reason: str | None = None) -> AddResult:
@@ -496,11 +498,11 @@ class Memory(UserData):
         says the same, in the kind's scope and without a key, is corrected with it.
         """
         elapsed_ms = start_watch()
-        found = self._item_to_change(memory_id)
+        found, record = self._look_up_to_change(memory_id)
         if found is not None:
             raise refuse_kind(found[0], "corrected", "it is gone soon; add what is right")
         changes = partial(self._additions.change, content=content, metadata=None)
-        changed = self._corrections.correct(memory_id, changes, reason)
+        changed = self._corrections.correct(self._records.check_live(memory_id, record), changes, reason)
         return self._additions.describe_corrected(changed, content, elapsed_ms())
 
     def history(
@@ -516,7 +518,7 @@ class Memory(UserData):
         elapsed_ms = start_watch()
         self._records.check_agent()
         changed = self._corrections.revert(memory_id, to)
-        return self._additions.describe_corrected(changed, changed.content, elapsed_ms())
+        return self._additions.describe_corrected(changed, changed.record.content, elapsed_ms())
 
     def _update_item(self, kind: Kind, item: Message, content: Content | None, metadata: Metadata) -> MemoryResult:
         if kind.name is not MemoryType.WORKING:
@@ -536,14 +538,16 @@ class Memory(UserData):
         kind: memories of the user that have it go to the bin too (``deleted_with``), and writing it again is refused
         until ``lift`` is called. Texts are compared as ``dedupe`` does.
         """
-        found = self._item_to_change(memory_id)
+        if not (with_derived or keep_out) and (result := self._delete_record(memory_id)) is not None:
+            return result
+        found, _ = self._look_up_to_change(memory_id)
         went: list[str] = []
         if found is not None and keep_out:
             raise refuse_kind(found[0], "kept out", "it is gone by itself; delete it without keep_out")
         if found is not None:
             kind, item = found
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
-            result: DeleteResult = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
+            result = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
             if with_derived:
                 went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
             changed = went
@@ -551,10 +555,8 @@ class Memory(UserData):
             if keep_out:
                 record, went = self._records.keep_out(memory_id)
                 went += self._lineage.recycle_derived(record.id, reason=_WITH_SOURCE) if with_derived else []
-            elif with_derived:
-                record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
             else:
-                record = self._records.recycle(memory_id, reason="deleted by the user")
+                record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
             result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
             changed = [record.id, *went] if record.kind is MemoryType.ENTITY else went
         refresh_entity_text(self._services, self._scope.subject, changed)
@@ -563,6 +565,23 @@ class Memory(UserData):
         if went:
             result["deleted_with"] = went
         if left := [one.id for one in self._lineage.live_derived(memory_id)]:
+            result["derived"] = left
+        return result
+
+    def _delete_record(self, memory_id: str) -> DeleteResult | None:
+        """Send a record to the recycle bin by itself; ``None`` if there is a note or a message of this id."""
+        if isinstance(memory_id, str) and self.working.get(memory_id) is not None:
+            return None
+        try:
+            record, _, is_source = self._records.recycle(memory_id, reason=DELETED_BY_USER)
+        except NotFoundError:
+            if self._look_up_to_change(memory_id)[0] is not None:
+                return None
+            raise
+        result: DeleteResult = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
+        if record.kind is MemoryType.ENTITY:
+            refresh_entity_text(self._services, self._scope.subject, [record.id])
+        if is_source and (left := [one.id for one in self._lineage.live_derived(memory_id)]):
             result["derived"] = left
         return result
 
@@ -630,9 +649,12 @@ class Memory(UserData):
     def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
         return self._look_up(memory_id)[0]
 
-    def _item_to_change(self, memory_id: str) -> tuple[Kind, Message] | None:
-        """The same. What is kept in a store, a removed agent does not change (``AgentRemovedError``)."""
-        found = self._item(memory_id)
-        if found is None or found[0].name is not MemoryType.WORKING:
+    def _look_up_to_change(self, memory_id: str) -> tuple[tuple[Kind, Message] | None, Record | None]:
+        """The same. What is kept in a store, a removed agent does not change: ``AgentRemovedError``, here or, of the
+        user's records, where they are written.
+        """
+        item, record = found = self._look_up(memory_id)
+        is_users = record is not None and "agent" not in TYPES[record.kind].scope
+        if not is_users and (item is None or item[0].name is not MemoryType.WORKING):
             self._records.check_agent()
         return found

@@ -272,7 +272,7 @@ def test_a_write_that_was_refused_is_not_seen(engine: Engine, index: Follower, m
     (one,) = add(engine, me, "one")
     index.look()
     cursor = index.cursor
-    assert engine.records.replace(changed(replace(one, version=7), content="stale")) is False
+    assert engine.records.replace(changed(replace(one, version=7), content="stale")) is None
 
     index.look()
     assert (index.rows[one.id].terms, index.cursor) == (b"one", cursor)

@@ -451,7 +451,7 @@ def test_users_are_compared_whole(records: RecordStore, me: Person, user_id: str
     assert records.fetch(other.subject, [record.id], now=NOW) == {}
     assert records.transition(other.subject, [move(record, State.RECYCLED)], now=NOW) == [Outcome.STALE]
     stolen = replace(record, scope=other.scope())
-    assert records.replace(changed(stolen, content="taken over")) is False
+    assert records.replace(changed(stolen, content="taken over")) is None
     assert records.usage(other.subject, LONG_TERM).memories == 0
     assert there(records, me, record.id) == record
 
@@ -465,7 +465,7 @@ def test_replacing_writes_a_new_version(records: RecordStore, me: Person) -> Non
         record, content="User loves skiing", metadata={"sure": True}, body={"steps": []}, name="ski", updated_at=NOW + 5
     )
 
-    assert records.replace(new) is True
+    assert records.replace(new) is not None
 
     assert there(records, me, record.id) == replace(new.record, version=2, revision=2)
     assert there(records, me, record.id).dated_at == record.dated_at, "an update does not make it younger"
@@ -491,8 +491,8 @@ def test_replacing_from_an_older_version_changes_nothing(records: RecordStore, m
     records.replace(changed(record, content="second"))
     second = there(records, me, record.id)
 
-    assert records.replace(changed(record, content="written by someone who read the first")) is False
-    assert records.replace(changed(replace(record, version=9), content="from the future")) is False
+    assert records.replace(changed(record, content="written by someone who read the first")) is None
+    assert records.replace(changed(replace(record, version=9), content="from the future")) is None
 
     assert there(records, me, record.id) == second
     assert held(records, me) == (1, 6)
@@ -503,7 +503,7 @@ def test_a_record_that_is_not_live_cannot_be_replaced(records: RecordStore, me: 
     (record,) = add(records, me, "first")
     now = bring(records, me, record.id, state)
 
-    assert records.replace(changed(now, content="second")) is False
+    assert records.replace(changed(now, content="second")) is None
     assert records.get(me.subject, record.id) == (now if state is not State.DELETED else None)
 
 
@@ -516,7 +516,7 @@ def test_an_archived_record_can_be_replaced_and_stays_archived(records: RecordSt
 
 
 def test_a_record_that_never_was_cannot_be_replaced(records: RecordStore, me: Person) -> None:
-    assert records.replace(entry(me)) is False
+    assert records.replace(entry(me)) is None
     assert held(records, me) == (0, 0)
 
 

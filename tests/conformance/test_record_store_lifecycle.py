@@ -26,7 +26,7 @@ from conformance.samples import (
     set_rule,
     there,
 )
-from holdfast.core.errors import LeaseLostError, QuotaExceededError
+from holdfast.core.errors import ConflictError, LeaseLostError, NotFoundError, QuotaExceededError
 from holdfast.core.records import (
     BIN,
     LIVE,
@@ -60,6 +60,50 @@ def add(
 def usage(engine: Engine, who: Person) -> tuple[int, int]:
     found = engine.records.usage(who.subject, LONG_TERM)
     return found.memories, found.bytes
+
+
+# --- to the recycle bin at one look -------------------------------------------------------------------------------
+
+
+def take(record: Record | None) -> Record:
+    if record is None:
+        raise NotFoundError("no such memory")
+    return record
+
+
+def test_a_record_goes_to_the_bin_as_it_is_found(engine: Engine, elsewhere: Engine, me: Person) -> None:
+    source, other = add(engine, me, "one", "two")
+    add(engine, me, "three", derived_from=(source.id,))
+
+    done = engine.records.recycle(me.scope(), source.id, take, reason="deleted by the user", now=NOW + 5)
+
+    assert (done.record, done.outcome, done.is_source) == (source, Outcome.DONE, True)
+    binned = there(elsewhere.records, me, source.id)
+    assert (binned.state, binned.moved_at, binned.purge_at) == (State.RECYCLED, NOW + 5, NOW + 5 + BIN)
+    assert usage(elsewhere, me) == (2, len("two" + "three"))
+    (found,) = elsewhere.audit.of_item(me.subject, source.id)
+    assert (found.action, found.detail["cause"], found.detail["reason"]) == ("recycled", "user", "deleted by the user")
+    assert engine.records.recycle(me.scope(), other.id, take, reason="", now=NOW + 6).is_source is False
+    assert list(engine.audit.verify(lambda _count: None)) == []
+
+
+def test_what_is_looked_at_and_refused_stays_as_it_is(engine: Engine, me: Person) -> None:
+    (record,) = add(engine, me, "one")
+
+    def refuse(found: Record | None) -> Record:
+        assert found == record
+        raise ConflictError("not this one")
+
+    with pytest.raises(ConflictError):
+        engine.records.recycle(me.scope(), record.id, refuse, reason="", now=NOW + 5)
+    for who, what in ((me.other("ben"), record.id), (me, new_id())):
+        with pytest.raises(NotFoundError):
+            engine.records.recycle(who.scope(), what, take, reason="", now=NOW + 5)
+    put_hold(engine.holds, me.tenant, user_id=me.user_id)
+    assert engine.records.recycle(me.scope(), record.id, take, reason="", now=NOW + 5).outcome is Outcome.HELD
+    assert there(engine.records, me, record.id) == record
+    assert usage(engine, me) == (1, 3)
+    assert [found.action for found in engine.audit.of_item(me.subject, record.id)] == ["refused"]
 
 
 # --- the audit chain ----------------------------------------------------------------------------------------------
@@ -442,7 +486,7 @@ def test_a_record_lies_in_its_pack_until_it_is_brought_back(engine: Engine, else
     cold = there(engine.records, me, record.id)
     assert cold.pack == number
     assert elsewhere.packs.members(me.subject, number) == [record.id]
-    assert engine.records.replace(changed(cold, content="changed")) is False, "it is brought back before it is changed"
+    assert engine.records.replace(changed(cold, content="changed")) is None, "it is brought back before it is changed"
 
     back = move(cold, State.ACTIVE, keeping=keeping("a long story"))
     assert engine.records.transition(me.subject, [back], now=NOW) == [Outcome.DONE]

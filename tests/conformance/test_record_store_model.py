@@ -183,7 +183,7 @@ class Machine(RuleBasedStateMachine):
                 updated_at=next(self.moments),
                 metadata={"size": size},
             )
-            self.both(lambda: self.model.replace(new.record), lambda: self.engine.records.replace(new))
+            self.both(lambda: self.model.replace(new.record), lambda: self.engine.records.replace(new) is not None)
 
     @rule(
         steps=st.lists(

@@ -18,7 +18,7 @@ import pytest
 from bench.servers import PostgresServer, postgres
 
 from holdfast import Holdfast, store
-from holdfast.core.errors import AgentRemovedError, InDoubtError, QuotaExceededError
+from holdfast.core.errors import AgentRemovedError, InDoubtError, NotFoundError, QuotaExceededError
 from holdfast.core.records import Subject
 from holdfast.recall.embedders import open_embedder
 from holdfast.results import AddResult
@@ -90,6 +90,38 @@ def test_an_add_after_a_few_others_is_one_round_trip(stage: Stage) -> None:
         assert stage.statements(lambda: add(ours, "is never late")) == [COMMIT]
         assert texts(ours) == sorted([*BEFORE, *more, "speaks Greek", "is never late"])
         assert ours.manager("ann", "guide").count_memories() == 9
+
+
+def test_a_delete_is_two_round_trips_and_a_correction_or_an_update_three(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        memory = ours.manager("ann", "guide")
+        ids = memory.add_many([f"likes the sea {number}" for number in range(12)])["memory_ids"]
+        for known in ids[:3]:  # the driver has the statements prepared then
+            memory.correct(known, f"likes the lake {known}")
+            memory.update(known, f"likes the river {known}")
+            memory.delete(known)
+        assert len(stage.statements(lambda: memory.get(ids[4]))) == 1
+        assert len(stage.statements(lambda: memory.correct(ids[4], "likes the hills"))) == 3
+        assert len(stage.statements(lambda: memory.update(ids[5], "likes the woods"))) == 3
+        assert len(stage.statements(lambda: memory.delete(ids[6]))) == 2
+        there = set(texts(others))
+        assert {"likes the hills", "likes the woods"} <= there
+        assert not there & {"likes the sea 4", "likes the sea 5", "likes the sea 6"}
+        assert others.manager("ann", "guide").explain(ids[6])["state"] == "recycled"
+
+
+def test_a_delete_that_knows_a_user_by_an_old_number_finds_the_new_one(stage: Stage) -> None:
+    with stage.opened() as (ours, others):
+        memory = ours.manager("ann", "guide")
+        old = memory.add("speaks Greek")["memory_id"]
+        memory.delete(memory.add("is never late")["memory_id"])
+        others.erase_user("ann")
+        new = others.manager("ann", "guide").add("came back")["memory_id"]
+        with pytest.raises(NotFoundError):
+            memory.delete(old)
+        assert memory.delete(new)["operation"] == "recycle"
+        assert texts(others) == []
+        assert others.quotas.get("long_term", user_id="ann").memories == 0
 
 
 def prepare(holdfast: Holdfast) -> None:

@@ -128,6 +128,11 @@ class Kind:
     has_names: bool = False
     """Whether a name says what a record is about: then two that have names are never the same."""
 
+    @property
+    def is_text(self) -> bool:
+        """Whether records that say the same are the same."""
+        return self.shown_once and not self.has_names
+
 
 MIB: Final = 1024 * 1024
 _USER = frozenset({"user"})

@@ -33,7 +33,7 @@ from holdfast.core.values import (
 from holdfast.memory.corrections import ENTITY_VERBS, name_of
 from holdfast.memory.entity import draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_episode, draft_summary
-from holdfast.memory.records import Draft, DurableRecords, NamedDraft
+from holdfast.memory.records import Changed, Draft, DurableRecords, NamedDraft
 from holdfast.memory.search import Search
 from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
@@ -128,12 +128,13 @@ class Additions:
         return changes
 
     def describe_corrected(
-        self, record: Record, content: object, elapsed: float, operation: str = "corrected"
+        self, changed: Changed, content: object, elapsed: float, operation: str = "corrected"
     ) -> AddResult:
         """What a correction says, or one that was not needed."""
+        record, usage = changed
         kind = TYPES[record.kind]
         self._records.services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
-        written = Written([record.id], self.usage(kind))
+        written = Written([record.id], usage)
         result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
         result["version"] = record.revision
         return result

@@ -11,7 +11,7 @@ from holdfast.core.errors import InvalidInputError, NotFoundError, StaleError, q
 from holdfast.core.records import TYPES, Kind, MemoryType, Record, Scope, Version
 from holdfast.core.texts import normalize_text
 from holdfast.core.values import Origin, agent_source, check_content, check_count, check_id, iso, to_json
-from holdfast.memory.records import TRIES, Draft, DurableRecords, NamedDraft
+from holdfast.memory.records import TRIES, Changed, Draft, DurableRecords, NamedDraft
 from holdfast.memory.user_data import refuse_kind
 from holdfast.ports.records import Added, PutOutcome
 from holdfast.results.memory import VersionResult
@@ -40,7 +40,7 @@ class Corrections:
         is_same = there is not None and normalize_text(there.content) == normalize_text(draft.content)
         return there if is_same else None
 
-    def supersede(self, kind: Kind, draft: Draft, supersedes: str, key: str | None) -> Record:
+    def supersede(self, kind: Kind, draft: Draft, supersedes: str, key: str | None) -> Changed:
         """Write a draft as the new version of a record, which goes by a key from then on, if one is given."""
         name = draft.name if key is None else name_of(self._scope, kind, key)
 
@@ -54,18 +54,18 @@ class Corrections:
                 f"memory {record.id} is {record.kind} memory, which {kind.name} memory does not supersede; add this as "
                 f"{record.kind} memory"
             )
-        return self._change(supersedes, changes)
+        return self._change(record, changes)
 
-    def correct(self, memory_id: str, changes: Changes, reason: str | None) -> Record:
+    def correct(self, record: Record, changes: Changes, reason: str | None) -> Changed:
         """Change a record, for a reason that a caller gives; it comes from this scope's agent from now on."""
         why = None if reason is None else check_content(reason, "reason", max_bytes=_MAX_REASON_BYTES)
 
         def all_changes(record: Record) -> dict[str, Any]:
             return {**changes(record), **self._said_by(Origin(None, record.derived_from), record)}
 
-        return self._change(memory_id, all_changes, why)
+        return self._change(record, all_changes, why)
 
-    def revert(self, memory_id: str, to: int) -> Record:
+    def revert(self, memory_id: str, to: int) -> Changed:
         """Let a record say what it said in an ended version."""
         record = self._records.read(memory_id)
         if record.kind is MemoryType.ENTITY:
@@ -77,15 +77,15 @@ class Corrections:
             raise NotFoundError(f"memory {memory_id} has no ended version {to}; those that are kept: {kept}")
         then = known[to].of(record)
         said = {name: getattr(then, name) for name in ("content", "metadata", "source", "derived_from")}
-        return self._change(memory_id, lambda _record: said, f"reverted to version {to}")
+        return self._change(record, lambda _record: said, f"reverted to version {to}")
 
-    def _change(self, memory_id: str, changes: Changes, reason: str | None = None) -> Record:
+    def _change(self, record: Record, changes: Changes, reason: str | None = None) -> Changed:
         """Write a new version of a live record, whatever others write meanwhile."""
         for _ in range(TRIES):
             with suppress(StaleError):
-                record = self._records.read(memory_id)
                 return self._records.change(record, from_cold=True, renew=True, reason=reason, **changes(record))
-        raise StaleError(f"memory {memory_id} keeps changing; try again")
+            record = self._records.read(record.id)
+        raise StaleError(f"memory {record.id} keeps changing; try again")
 
     def _said_by(self, origin: Origin, record: Record) -> dict[str, Any]:
         """Where a new version of a record comes from: as was said, or from this scope's agent."""

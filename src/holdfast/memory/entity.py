@@ -146,7 +146,7 @@ class Entity:
     def delete(self, entity: str) -> str:
         """Send an entity to the recycle bin; its id. Its relations are not told while it is there."""
         self._records.check_agent()
-        record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user")
+        record = self._records.recycle(self._resolve(entity).id, reason="deleted by the user").record
         self._refresh_sources(record.id)
         return record.id
 
@@ -234,7 +234,7 @@ class Entity:
             changes = {"metadata": merged, **origin.fields(there.scope.agent_id)}
             if all(getattr(there, field) == value for field, value in changes.items()):
                 return there
-            return self._records.change(there, **changes)
+            return self._records.change(there, **changes).record
 
         return self._records.upsert(_ENTITY, Draft(name, metadata, origin, name=_key(name)), change)
 

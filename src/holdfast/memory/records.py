@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.decisions import held_error
 from holdfast.core.errors import AgentRemovedError, ConflictError, NotFoundError, ObjectStoreError, StaleError, quote
 from holdfast.core.records import (
-    BIN,
     LIVE,
     TYPES,
     Archive,
@@ -20,19 +19,19 @@ from holdfast.core.records import (
     Kind,
     MemoryType,
     Message,
-    Move,
     Outcome,
     Record,
     Scope,
     State,
     Subject,
+    Usage,
     key_of,
 )
 from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso, value_class
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.lifecycle.recycle_bin import restore_error, restore_move
 from holdfast.memory.services import Services
-from holdfast.ports.records import Added, Put, PutOutcome
+from holdfast.ports.records import Added, Put, PutOutcome, Recycled
 from holdfast.recall.index import Hit, Query, SearchOptions
 from holdfast.results.memory import MemoryResult
 
@@ -63,6 +62,13 @@ class NamedDraft(NamedTuple):
     name: str | None
     draft: Draft | None
     expected: int | None = None
+
+
+class Changed(NamedTuple):
+    """The new version of a record, and what there is of its kind now."""
+
+    record: Record
+    usage: Usage
 
 
 class DurableRecords:
@@ -169,8 +175,7 @@ class DurableRecords:
     def check_live(self, record_id: str, record: Record | None, only: MemoryType | None = None) -> Record:
         """What was found by an id, if it is live; ``NotFoundError`` says why not."""
         if record is None or (only is not None and record.kind is not only):
-            what = "memory" if only is None else f"{only} memory"
-            raise NotFoundError(f"no {what} {quote(record_id)} for user {self.scope.user_id!r}")
+            raise self._no_memory(record_id, "memory" if only is None else f"{only} memory")
         if record.state is State.RECYCLED:
             raise NotFoundError(f"memory {record_id} is in the recycle bin; restore it to use it again")
         if record.state not in LIVE or (record.hidden_from is not None and record.hidden_from <= self.services.now()):
@@ -183,6 +188,9 @@ class DurableRecords:
                 )
             raise NotFoundError(f"memory {record_id} has come to the end of its time")
         return record
+
+    def _no_memory(self, record_id: str, what: str = "memory") -> NotFoundError:
+        return NotFoundError(f"no {what} {quote(record_id)} for user {self.scope.user_id!r}")
 
     def named(self, kind: MemoryType, name: str) -> Record | None:
         """The live record of a kind that goes by a name."""
@@ -209,7 +217,7 @@ class DurableRecords:
         renew: bool = False,
         reason: str | None = None,
         **changes: Any,
-    ) -> Record:
+    ) -> Changed:
         """Write a new version of a record, for a ``reason``; ``StaleError`` if another writer was faster,
         ``AgentRemovedError`` if it is changed by an agent that is in the recycle bin. With ``renew``, its age counts
         anew, and what says the same changes with it.
@@ -227,11 +235,12 @@ class DurableRecords:
         agent = self.scope if by_agent else None
         entry = Entry(changed, encoding)
         how = {"from_cold": is_cold, "with_twins": renew}
-        if not self.services.records.replace(entry, agent=agent, reason=reason, **how):
+        usage = self.services.records.replace(entry, agent=agent, reason=reason, **how)
+        if usage is None:
             raise StaleError(f"memory {record.id} was changed by another writer meanwhile; read it again and retry")
         if record.pack is not None:
             self._leave_pack(record.id, record.revision, record.pack, now)
-        return replace(changed, version=record.version + 1, revision=record.revision + 1)
+        return Changed(replace(changed, version=record.version + 1, revision=record.revision + 1), usage)
 
     def _leave_pack(self, record_id: str, ended: int, pack: int, now: int) -> None:
         """A record left cold storage as it was changed: what ended is whole again, as far as it can be read."""
@@ -250,18 +259,19 @@ class DurableRecords:
         """``AgentRemovedError`` if the scope's agent is in the recycle bin."""
         self.services.check_agent(self.scope)
 
-    def recycle(self, record_id: str, *, reason: str) -> Record:
+    def recycle(self, record_id: str, *, reason: str) -> Recycled:
         """Move a live record into the recycle bin."""
-        for _ in range(TRIES):
-            record = self.read(record_id)
-            now = self.services.now()
-            move = Move(record.id, record.version, record.state, State.RECYCLED, reason, purge_at=now + BIN)
-            (outcome,) = self.services.records.transition(self.scope.subject, [move], now=now, agent=self.scope)
-            if outcome is Outcome.DONE:
-                return record
-            if outcome is Outcome.HELD:
-                raise held_error(record_id)
-        raise StaleError(f"memory {record_id} keeps changing; try again")
+        if not is_id(record_id):
+            raise self._no_memory(record_id)
+
+        def check(record: Record | None) -> Record:
+            return self.check_live(record_id, record if record is not None and self.selects(record) else None)
+
+        now = self.services.now()
+        recycled = self.services.records.recycle(self.scope, record_id, check, reason=reason, now=now)
+        if recycled.outcome is Outcome.HELD:
+            raise held_error(record_id)
+        return recycled
 
     def keep_out(self, record_id: str) -> tuple[Record, list[str]]:
         """Recycle a live record, and keep its text out; the ids of the other records that went because they have it."""

@@ -210,6 +210,16 @@ class RecordReader(Protocol):
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
 
+class Recycled(NamedTuple):
+    """What became of a record that was to go to the recycle bin."""
+
+    record: Record
+    """As it was before."""
+    outcome: Outcome
+    is_source: bool
+    """Whether anything was derived from it."""
+
+
 class RecordWriter(Protocol):
     """Adds, changes and moves records."""
 
@@ -263,9 +273,9 @@ class RecordWriter(Protocol):
         agent: Scope | None = None,
         reason: str | None = None,
         with_twins: bool = False,
-    ) -> bool:
-        """Write a new version of a live record; ``False``, changing nothing, if it moved or changed meanwhile. The one
-        before ends, for a ``reason``, and is kept as long as its rules say.
+    ) -> Usage | None:
+        """Write a new version of a live record; what there is of its kind then, or ``None``, changing nothing, if it
+        moved or changed meanwhile. The one before ends, for a ``reason``, and is kept as long as its rules say.
 
         ``entry.record.version`` is the version it was made from; the stored one counts one more. A record in cold
         storage is changed only with ``from_cold``, which brings it back in the same transaction; its age counts anew
@@ -275,6 +285,13 @@ class RecordWriter(Protocol):
 
         With ``with_twins``, active records of the kind and scope that are texts, say the same and go by no name say the
         new text too, each as a version of its own.
+        """
+
+    def recycle(
+        self, scope: Scope, record_id: str, check: Callable[[Record | None], Record], *, reason: str, now: int
+    ) -> Recycled:
+        """Move a record of a scope's user to the recycle bin, as ``transition`` does, by one look at it. ``check`` is
+        given the record as it is then, and returns it, or raises; nothing is changed in that case.
         """
 
     def transition(

@@ -196,7 +196,7 @@ class PostgresDatabase:
     @contextmanager
     def read(self, subject: Subject | None = None) -> Iterator[PostgresTransaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
-        with self._translate_errors(), self._begin_transaction(_READ, subject, None, writes=False) as tx:
+        with self._translate_errors(), self._begin_transaction(_READ, subject, writes=False) as tx:
             with cancel_at_deadline(tx.connection):
                 yield tx
             with suppress(psycopg.OperationalError):  # all was read
@@ -214,14 +214,14 @@ class PostgresDatabase:
                 return rows_of(row, statement, cursors[0])
 
     def write(
-        self, subject: Subject | None = None, first: Question | None = None
+        self, subject: Subject | None = None, first: Question | None = None, ahead: Sequence[Question] = ()
     ) -> AbstractContextManager[PostgresTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises. It is begun sooner
-        where it is said for whom, and what will be asked first.
+        where it is said for whom, and what will be asked.
         """
         if subject is not None and first is not None and (expected := self._expectations.take(first)) is not None:
             return self._write_optimistically(subject, first, expected)
-        return self._write(subject, first)
+        return self._write(subject, first, ahead)
 
     @contextmanager
     def govern(self, tenant: str) -> Iterator[PostgresTransaction]:
@@ -238,9 +238,11 @@ class PostgresDatabase:
             yield tx
 
     @contextmanager
-    def _write(self, subject: Subject | None = None, first: Question | None = None) -> Iterator[PostgresTransaction]:
+    def _write(
+        self, subject: Subject | None = None, first: Question | None = None, ahead: Sequence[Question] = ()
+    ) -> Iterator[PostgresTransaction]:
         began = time.monotonic()
-        with self._translate_errors(), self._begin_transaction(BEGIN, subject, first, writes=True) as tx:
+        with self._translate_errors(), self._begin_transaction(BEGIN, subject, first, ahead, writes=True) as tx:
             yield tx
             self._commit(tx, began)
         self._follow_up(tx, first, tx.found)
@@ -354,20 +356,27 @@ class PostgresDatabase:
 
     @contextmanager
     def _begin_transaction(
-        self, begin: bytes, subject: Subject | None, first: Question | None, *, writes: bool
+        self,
+        begin: bytes,
+        subject: Subject | None,
+        first: Question | None = None,
+        ahead: Sequence[Question] = (),
+        *,
+        writes: bool,
     ) -> Iterator[PostgresTransaction]:
         """A transaction; what is not committed when the block ends is undone."""
         pieces: list[Piece] = [(begin, ())]
         if subject is not None:
             pieces = begin_for(begin, self.schema, subject, first, writes=writes)
-        connection, answers = self._start(pieces)
+        connection, answers = self._start([*pieces, *(piece(*question) for question in ahead)])
         with self._give_back(connection):
             if writes:
                 _finish_write()
             tx = PostgresTransaction(connection, schema=self.schema, writes=writes, author=self.author)
             tx.sign_texts = self.sign_texts
             if subject is not None:
-                tx.start_with(subject, *(answer.fetchone() for answer in answers[1:]))
+                tx.start_with(subject, *(answer.fetchone() for answer in answers[1 : len(pieces)]))
+            tx.keep_answers(ahead, answers[len(pieces) :])
             yield tx
 
     @contextmanager

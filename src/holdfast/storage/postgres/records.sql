@@ -106,6 +106,11 @@ INSERT INTO changes (subject, scope, seq, ids) VALUES ($1::bigint >> :KIND_BITS,
 -- name: scope
 SELECT seq, floor, next, memories, bytes FROM scopes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1
 
+-- What is counted of the kind of a record.
+-- name: scope_of
+SELECT seq, floor, next, memories, bytes FROM scopes
+WHERE subject = $2 AND scope = $2::bigint << :KIND_BITS | (SELECT kind FROM records WHERE id = $1 AND subject = $2)
+
 -- name: forget_changes
 DELETE FROM changes WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1 AND seq <= $2
 

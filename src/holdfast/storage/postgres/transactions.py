@@ -337,10 +337,14 @@ class PostgresTransaction:
         self.later(statement, (*shared, *map(Column, zip(*rows, strict=True))))
 
     def ask_ahead(self, questions: Iterable[Question]) -> None:
-        """Carry out statements in one go. The next who asks one of them has that answer."""
-        asked = list(questions)
+        """Carry out statements in one go, but for those whose answers wait already."""
+        asked = [(name, bindings) for name, bindings in questions if not self._ahead.get((name, tuple(bindings)))]
         answers = self._catch_up([piece(*question) for question in asked]) if asked else []
-        for (name, bindings), answer in zip(asked, answers[len(answers) - len(asked) :], strict=True):
+        self.keep_answers(asked, answers[len(answers) - len(asked) :])
+
+    def keep_answers(self, asked: Sequence[Question], answers: Sequence[RawCursor[Row]]) -> None:
+        """Have the answers to what was asked wait for whoever asks it."""
+        for (name, bindings), answer in zip(asked, answers, strict=True):
             self._ahead[name, tuple(bindings)].append(answer)
 
     def _catch_up(self, asked: Sequence[Piece] = ()) -> list[RawCursor[Row]]:

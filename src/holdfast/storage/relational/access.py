@@ -190,13 +190,13 @@ class RequestDatabase:
         return self._database.ask(row, statement, bindings, patience=patience)
 
     def write(
-        self, subject: Subject | None = None, first: Question | None = None
+        self, subject: Subject | None = None, first: Question | None = None, ahead: Sequence[Question] = ()
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes, or the part of one that this is."""
         request, together = self._request(), self._together()
         if together is not None:
             return nullcontext(together)
-        return self._database.write(subject, first) if request is None else request.part()
+        return self._database.write(subject, first, ahead) if request is None else request.part()
 
     @contextmanager
     def together(self, subject: Subject) -> Iterator[None]:

@@ -12,7 +12,7 @@ from holdfast.core.errors import InvalidInputError, NotFoundError, StorageError
 from holdfast.core.records import Subject
 from holdfast.core.values import SECOND, to_json
 from holdfast.ports.records import AuditQuery, FoundEntry
-from holdfast.storage.relational.database import NOBODY, SqlStore, Transaction
+from holdfast.storage.relational.database import NOBODY, Question, SqlStore, Transaction
 
 #: Cutting is done in transactions of this many chains or entries, whichever is reached first.
 _CHAINS_AT_ONCE: Final = 200
@@ -89,9 +89,9 @@ def append_all(tx: Transaction, chained: Iterable[tuple[int, Sequence[Event]]]) 
     if not drafts:
         return
     actor = core_audit.current_actor(tx.author)
-    tx.ask_ahead(("audit.head", (subject,)) for subject in drafts)
+    tx.ask_ahead(questions(drafts, count := sum(map(len, drafts.values()))))
     heads = {subject: _find_head(tx, subject, actor) for subject in drafts}
-    numbers = iter(tx.all(int, "audit.numbers", (sum(map(len, drafts.values())),)))
+    numbers = iter(tx.all(int, "audit.numbers", (count,)))
     added: list[tuple[object, ...]] = []
     closings: dict[tuple[str, int], str] = {}
     for subject, head in heads.items():
@@ -106,9 +106,17 @@ def append_all(tx: Transaction, chained: Iterable[tuple[int, Sequence[Event]]]) 
             hashed = chains.link(hashed, text)
             added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
         heads[subject] = (alias, seq, hashed)
-    tx.run_many("audit.append", added)
+    if count == 1:
+        tx.later("audit.append", added[0])
+    else:
+        tx.run_many("audit.append", added)
     for subject, (_, seq, hashed) in heads.items():
         tx.later("audit.move_head", (subject, seq, hashed, chains.GENESIS))
+
+
+def questions(subjects: Iterable[int], count: int = 1) -> list[Question]:
+    """What will be asked before so many entries are put at the ends of the chains of subjects."""
+    return [*(("audit.head", (subject,)) for subject in subjects), ("audit.numbers", (count,))]
 
 
 def _find_head(tx: Transaction, subject: int, actor: str) -> tuple[bytes, int, bytes]:

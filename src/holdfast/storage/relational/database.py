@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from hashlib import blake2b
 from importlib import resources
@@ -35,7 +35,7 @@ _WORDS: Final = {
     "MESSAGE_BITS": str(MESSAGE_BITS),
     "NEVER": str(NEVER),
     "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
-    "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.shown_once and not kind.has_names),
+    "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.is_text),
 }
 #: A store remembers the numbers of so many subjects.
 _MOST_NUMBERS: Final = 10_000
@@ -340,7 +340,9 @@ class Transaction(Protocol):
         """
 
     def ask_ahead(self, questions: Iterable[Question], /) -> None:
-        """Carry out statements in one go. The next who asks one of them, with the same values, has that answer."""
+        """Carry out statements in one go, but for those whose answers wait already. The next who asks one of them, with
+        the same values, has that answer.
+        """
 
     def attempt(self) -> AbstractContextManager[None]:
         """A part of the transaction that is undone by itself if it raises ``DuplicateError``."""
@@ -390,11 +392,11 @@ class Transactions(Protocol):
         """
 
     def write(
-        self, subject: Subject | None = None, first: Question | None = None, /
+        self, subject: Subject | None = None, first: Question | None = None, ahead: Sequence[Question] = (), /
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes for one subject, or for several in the order of their numbers: committed, durably,
         when the block ends; undone if it raises. It is begun sooner where it is said for whom, and what will be asked
-        first.
+        first, or asked at all (``ahead``: see ``ask_ahead``).
         """
 
     def govern(self, tenant: str, /) -> AbstractContextManager[Transaction]:
@@ -498,10 +500,28 @@ class SqlStore:
         number = self._find(int, "records.subject_no", subject)
         if number is None or number == known:
             return []
+        self._remember(name, number)
+        return self._database.ask(row, statement, (number, subject, *bindings))
+
+    @contextmanager
+    def _write_for(self, subject: Subject, questions: Callable[[int], Sequence[Question]]) -> Iterator[Transaction]:
+        """A transaction that writes for one subject, and begins with questions that the subject's number is part of.
+
+        Where the number is known from before, they travel with the lock. If it is another one now, nobody asks them.
+        """
+        name = digest(("records.subject_no", (subject,)))
+        known = self._numbers.get(name)
+        with self._database.write(subject, None, () if known is None else questions(known)) as tx:
+            number = tx.number_of(subject)
+            if number is not None and number != known:
+                tx.ask_ahead(questions(number))
+                self._remember(name, number)
+            yield tx
+
+    def _remember(self, name: bytes, number: int) -> None:
         if len(self._numbers) >= _MOST_NUMBERS:
             self._numbers.clear()
         self._numbers[name] = number
-        return self._database.ask(row, statement, (number, subject, *bindings))
 
     def _change(self, statement: str, *bindings: object) -> int:
         """Carry out one statement in a transaction of its own; how many rows it changed."""

@@ -32,7 +32,7 @@ from holdfast.core.values import to_json
 from holdfast.ports.conversations import SessionWindow
 from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import removed_agent
-from holdfast.storage.relational.audit import append_all
+from holdfast.storage.relational import audit
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import DuplicateError, Question, Transaction, Transactions
 from holdfast.storage.relational.rows import (
@@ -174,7 +174,9 @@ class MoveBatch:
 
     def move(self, move: Move) -> Outcome:
         """Carry out a move, or say why not."""
-        row = find_current(self.tx, move.id, self.number, with_metadata=bool(self.holds.active))
+        row = find_current(self.tx, move.id, self.number)
+        if row is not None and row.kind not in self._counters:
+            self.counter(KINDS[row.kind], self.tx.find(Counts, "records.scope_of", (move.id, self.number)))
         outcome = self._move(move, row)
         self._write_kept()
         return outcome
@@ -374,7 +376,7 @@ class MoveBatch:
             return
         values = (move.target, self.now, move.reason, move.purge_at, move.bundle, move.aged_from)
         if move.keeping is None or stored is None:
-            self.tx.run("records.move", (*values, key))
+            self.tx.later("records.move", (*values, key))
             return
         encoding = move.keeping.encoding
         if encoding.model not in self._models:
@@ -447,7 +449,7 @@ def save_all(tx: Transaction, batches: Sequence[MoveBatch]) -> None:
     """Write what goes with the moves of several subjects."""
     for batch in batches:
         batch.count_all()
-    append_all(tx, (batch.events for batch in batches))
+    audit.append_all(tx, (batch.events for batch in batches))
 
 
 def move_records(batches: Sequence[MovesOf]) -> list[list[Outcome]]:
@@ -504,6 +506,18 @@ def transition_all(
         return transition(tx, batches, move_all, now=now, rules=rules)
 
 
+def questions(scope: Scope | None, subject: Subject, record_ids: Sequence[str], number: int) -> list[Question]:
+    """What will be asked when records of a subject are moved, by a scope's agent."""
+    few = record_ids if len(record_ids) < _MANY else ()
+    return [
+        *([] if scope is None else [("records.removed_agent", (scope.tenant, scope.agent_id))]),
+        Holds.question(subject),
+        *(("records.current", (record_id, number)) for record_id in few),
+        *(("records.scope_of", (record_id, number)) for record_id in few[:1]),
+        *audit.questions([number]),
+    ]
+
+
 def removed_until(tx: Transaction, tenant: str, agent_id: str) -> int | None:
     """Until when an agent is in the recycle bin; ``None`` if it is not there."""
     return tx.find(int, "records.removed_agent", (tenant, agent_id))
@@ -517,11 +531,9 @@ def refuse_removed_agents(tx: Transaction, scopes: Iterable[Scope | None]) -> No
             raise removed_agent(agent_id, until)
 
 
-def find_current(
-    tx: Transaction, record_id: str, number: int | None, *, with_metadata: bool = False
-) -> CurrentRow | None:
+def find_current(tx: Transaction, record_id: str, number: int | None) -> CurrentRow | None:
     """A subject's record as it is now."""
-    return tx.find(CurrentRow, "records.current", (record_id, number, with_metadata))
+    return tx.find(CurrentRow, "records.current", (record_id, number))
 
 
 def _is_removal(move: Move) -> bool:

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.core.audit import current_actor
-from holdfast.core.decisions import Hold, RecordFacts, excess, held_error, refuse
+from holdfast.core.decisions import Hold, excess, held_error, refuse
 from holdfast.core.errors import StaleError, StorageError
 from holdfast.core.records import (
+    BIN,
     DELETED_BY_USER,
     LIVE,
     NAME_SEPARATOR,
     TYPES,
     Cause,
-    Encoding,
     Entry,
     Kind,
     Move,
     Outcome,
     Record,
     Scope,
+    State,
     Subject,
     Usage,
 )
 from holdfast.core.rules import Labels, labels_of
 from holdfast.core.values import Origin, agent_source, to_json, value_class
 from holdfast.ports.coordination import Lease
-from holdfast.ports.records import Added, Put, PutOutcome, kept_out_error
+from holdfast.ports.records import Added, Put, PutOutcome, Recycled, kept_out_error
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.attachments import find_rewritten, is_long, trim
@@ -39,15 +40,12 @@ from holdfast.storage.relational.database import (
     Guess,
     GuessError,
     Instead,
-    SqlStore,
+    Question,
     Transaction,
     Transactions,
 )
 from holdfast.storage.relational.moves import CurrentRow, MoveBatch
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
-
-#: Hidden for as long as anyone can remember.
-_GONE: Final = 0
 
 
 class RefreshedRow(NamedTuple):
@@ -93,7 +91,7 @@ class _Insertion:
         return len(self.entries) == 1 and len(self.puts) <= 1 and not self.entries[0].record.derived_from
 
 
-class SqlRecords(SqlStore):
+class SqlRecords(record_rows.SqlRecordReader):
     """The ``RecordStore`` of the relational engines."""
 
     def __init__(self, database: Transactions) -> None:
@@ -237,8 +235,10 @@ class SqlRecords(SqlStore):
                 added.append(entry)
             else:
                 changed, stored = _in_place(entry, there, new.subject), new.stored[entry.record.id]
+                differs = there.has_twins and stored.text_hash != there.text_hash
+                twins = _find_twins(batch.tx, batch.number, changed.record) if differs else []
                 self._rewrite(batch, there, changed, stored, maximum)
-                self._rewrite_twins(batch, there, changed, stored, maximum)
+                self._rewrite_twins(batch, twins, changed, stored, maximum)
         for name, row in live.items():
             new.replaced[name] = PutOutcome(
                 row.id, row.pack, None if new.puts[name].entry is None else row.revision + 1
@@ -274,71 +274,6 @@ class SqlRecords(SqlStore):
             rows.append((*own, *whose, *dates, one.size, *found_by, *texts, one.text_hash, record.ttl))
         return rows
 
-    def get(self, subject: Subject, record_id: str) -> Record | None:
-        with self._database.read(subject) as tx:
-            number = tx.number_of(subject)
-            row = None if number is None else tx.find(record_rows.RecordRow, "records.get", (record_id, number))
-            return None if row is None else _hide_removed(tx, record_rows.as_record(subject, row))
-
-    def find(self, tenant: str, record_id: str) -> Record | None:
-        found = self._database.ask(record_rows.RecordRow, "records.find", (record_id, tenant))
-        return next((record_rows.as_record(row.subject, row) for row in found), None)
-
-    def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
-        return self.find_named(subject, kind, [name], now=now).get(name)
-
-    def find_named(self, subject: Subject, kind: Kind, names: Sequence[str], *, now: int) -> dict[str, Record]:
-        is_one = len(names) == 1  # which is usual, and looked up faster
-        statement = "records.get_named" if is_one else "records.get_all_named"
-        asked = (kind.code, names[0] if is_one else to_json(names), now)
-        found = self._ask_known(subject, record_rows.RecordRow, statement, *asked)
-        return {str(row.name): record_rows.as_record(subject, row) for row in found}
-
-    def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
-        asked = (to_json(record_ids), now, subject.tenant)
-        found = self._ask_known(subject, record_rows.RecordRow, "records.fetch", *asked)
-        records = {row.id: record_rows.as_record(subject, row) for row in found}
-        return {record_id: records[record_id] for record_id in record_ids if record_id in records}
-
-    def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
-        return self.entries_of([(subject, record_ids)])[0]
-
-    def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
-        with self._database.read() as tx:
-            numbers = tx.numbers_of([subject for subject, _ in wanted])
-            asked = [(to_json(ids), number) for (_, ids), number in zip(wanted, numbers, strict=True)]
-            tx.ask_ahead((name, one) for one in asked for name in ("records.entries", "records.encodings"))
-            found = [tx.all(record_rows.RecordRow, "records.entries", one) for one in asked]
-            encodings = [tx.all(record_rows.EncodingRow, "records.encodings", one) for one in asked]
-        entries = []
-        for (subject, _), rows, encoded in zip(wanted, found, encodings, strict=True):
-            known = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encoded}
-            entries.append({row.id: Entry(record_rows.as_record(subject, row), known[row.id]) for row in rows})
-        return entries
-
-    def binned(
-        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = record_rows.START, limit: int
-    ) -> tuple[list[Record], tuple[int, int]]:
-        with self._database.read() as tx:
-            if subject is None:
-                found = tx.all(record_rows.RecordRow, "records.bin_of_tenant", (*after, limit, tenant))
-            else:
-                keys = record_rows.all_keys(tx.number_of(subject) or 0)
-                found = tx.all(record_rows.RecordRow, "records.bin_of_subject", (*after, limit, *keys))
-        last = (found[-1].purge_at or 0, found[-1].key) if found else after
-        return [record_rows.as_record(row.subject, row) for row in found], last
-
-    def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
-        found = self._database.ask(record_rows.RecordRow, "records.bundled", (bundle, after, tenant, limit))
-        return [record_rows.as_record(row.subject, row) for row in found], found[-1].key if found else after
-
-    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
-        with self._database.read() as tx:
-            number = tx.number_of(subject) or 0
-            first, last = record_rows.key_range(number, kind)
-            found = tx.all(record_rows.FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
-        return [row.facts(subject) for row in found], found[-1].key if found else after
-
     def replace(
         self,
         entry: Entry,
@@ -347,46 +282,43 @@ class SqlRecords(SqlStore):
         agent: Scope | None = None,
         reason: str | None = None,
         with_twins: bool = False,
-    ) -> bool:
+    ) -> Usage | None:
         record, kind = entry.record, TYPES[entry.record.kind]
-        with self._database.write(record.scope.subject) as tx, record_moves.unique(record.kind):
+        questions = partial(_questions, record, agent, with_twins=with_twins)
+        with self._write_for(record.scope.subject, questions) as tx, record_moves.unique(record.kind):
             number = tx.number_of(record.scope.subject)
             record_moves.refuse_removed_agents(tx, [agent])
-            row = record_moves.find_current(tx, record.id, number, with_metadata=True)
+            row = record_moves.find_current(tx, record.id, number)
             if number is None or row is None or row.state not in LIVE or row.version != record.version:
-                return False
+                return None
             if (row.pack is not None) != from_cold:
-                return False  # what lies in the object store is brought back before it is changed
+                return None  # what lies in the object store is brought back before it is changed
             context = record_rows.read_context(tx, record.scope.subject, kind)
             stored = record_rows.to_stored(record.content, record.metadata, record.body)
             if context.keeps_out and record_rows.find_kept_out(tx, number, [stored.text_hash]):
                 raise kept_out_error(f"memory {record.id} was not changed")
             batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
-            batch.counter(kind, context.counts)
-            self._rewrite(batch, row, entry, stored, context.limits(kind), reason=reason)
-            if with_twins:
-                self._rewrite_twins(batch, row, entry, stored, context.limits(kind))
+            counter, limits = batch.counter(kind, context.counts), context.limits(kind)
+            twins = _find_twins(tx, number, record) if with_twins and stored.text_hash != row.text_hash else []
+            self._rewrite(batch, row, entry, stored, limits, reason=reason)
+            self._rewrite_twins(batch, twins, entry, stored, limits)
             batch.save()
-            return True
+            return counter.usage(limits)
 
     def _rewrite_twins(
         self,
         batch: MoveBatch,
-        row: CurrentRow,
+        twins: Iterable[record_rows.RecordRow],
         entry: Entry,
         stored: record_rows.Stored,
         maximum: tuple[int | None, int | None],
     ) -> None:
-        """Let what says the same as a record did, until that was corrected, say what it says now."""
+        """Let what said the same as a record, until that was corrected, say what it says now."""
         record, kind = entry.record, TYPES[entry.record.kind]
-        is_text = kind.shown_once and not kind.has_names
-        if not is_text or not row.has_twins or stored.text_hash == row.text_hash:
-            return
-        agent = row.agent_id if "agent" in kind.scope else None
-        asked = (batch.number, row.text_hash, kind.code, row.key, record.updated_at, agent)
-        for found in batch.tx.all(record_rows.RecordRow, "records.twins", asked):
-            there = record_moves.find_current(batch.tx, found.id, batch.number, with_metadata=True) or row
-            if there.pack is not None and excess(batch.counter(kind).usage(maximum), 0, stored.size - there.size):
+        for found in twins:
+            there = record_moves.find_current(batch.tx, found.id, batch.number)
+            grown = stored.size - (there.size if there else 0)
+            if there is None or (there.pack is not None and excess(batch.counter(kind).usage(maximum), 0, grown)):
                 continue  # there is no room to bring it back: what is archived is found by those alone who ask for it
             twin = record_rows.as_record(record.scope.subject, found)
             sources = tuple(one for one in record.derived_from if one != twin.id)
@@ -413,7 +345,7 @@ class SqlRecords(SqlStore):
         tx.later("versions.end", (record.updated_at, current_actor(), reason, row.key))
         if row.pack is not None:
             batch.bring_back(row, entry)
-            row = record_moves.find_current(tx, record.id, batch.number, with_metadata=True) or row
+            row = record_moves.find_current(tx, record.id, batch.number) or row
         grown = stored.size - row.size
         if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
             raise refuse(record.kind, record.scope.user_id, problem)
@@ -461,11 +393,32 @@ class SqlRecords(SqlStore):
         profile = self._profiles.find(tx, *about, ttl=record.ttl, book=book)
         tx.run("rules.assign_record", (profile, key))
 
+    def recycle(
+        self, scope: Scope, record_id: str, check: Callable[[Record | None], Record], *, reason: str, now: int
+    ) -> Recycled:
+        subject = scope.subject
+
+        def questions(number: int) -> list[Question]:
+            moved = record_moves.questions(scope, subject, [record_id], number)
+            return [*moved, ("records.get", (number, subject, record_id)), ("records.is_source", (number, record_id))]
+
+        with self._write_for(subject, questions) as tx:
+            number = tx.number_of(subject) or 0
+            record_moves.refuse_removed_agents(tx, [scope])
+            row = tx.find(record_rows.RecordRow, "records.get", (number, subject, record_id))
+            record = check(None if row is None else record_rows.as_record(subject, row))
+            is_source = tx.find(int, "records.is_source", (number, record_id)) is not None
+            batch = MoveBatch(tx, subject, number, now=now)
+            states = (record.id, record.version, record.state, State.RECYCLED)
+            outcome = batch.move(Move(*states, reason, purge_at=now + BIN))
+            batch.save()
+            return Recycled(record, outcome, is_source)
+
     def transition(
         self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
     ) -> list[Outcome]:
-        with self._database.write() as tx:
-            tx.number_of(subject)  # the subject first: whoever removes the agent waits for it
+        questions = partial(record_moves.questions, agent, subject, [move.id for move in moves])
+        with self._write_for(subject, questions) as tx:
             record_moves.refuse_removed_agents(tx, [agent])
             return record_moves.transition(tx, [(subject, moves)], record_moves.move_records, now=now)[0]
 
@@ -497,6 +450,29 @@ class SqlRecords(SqlStore):
 
 def _without(new: _Insertion, left_out: Mapping[str, str]) -> _Insertion:
     return replace(new, entries=[one for one in new.entries if one.record.id not in left_out]) if left_out else new
+
+
+def _questions(record: Record, agent: Scope | None, number: int, *, with_twins: bool) -> list[Question]:
+    """What will be asked when a record is changed."""
+    kind = TYPES[record.kind]
+    return [
+        *([] if agent is None else [("records.removed_agent", (agent.tenant, agent.agent_id))]),
+        ("records.current", (record.id, number)),
+        record_rows.context_query(record.scope.subject, kind, ()),
+        *([_twins_question(number, record)] if with_twins and kind.is_text else []),
+    ]
+
+
+def _twins_question(number: int, record: Record) -> Question:
+    """How is asked for what says the same as a record, which is to say something else."""
+    kind = TYPES[record.kind]
+    agent = record.scope.agent_id if "agent" in kind.scope else None
+    return "records.twins", (number, record.id, kind.code, record.updated_at, agent)
+
+
+def _find_twins(tx: Transaction, number: int, record: Record) -> list[record_rows.RecordRow]:
+    is_text = TYPES[record.kind].is_text
+    return tx.all(record_rows.RecordRow, *_twins_question(number, record)) if is_text else []
 
 
 def _hash_texts(new: _Insertion) -> dict[str, int]:
@@ -581,14 +557,6 @@ def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
         return StaleError(f"{what} is there already, at version {version}; nothing was written")
     now = f"is at version {version}" if version else "is not there any more"
     return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
-
-
-def _hide_removed(tx: Transaction, record: Record) -> Record:
-    """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
-    own = "agent" in TYPES[record.kind].scope and record.state in LIVE
-    if own and record_moves.removed_until(tx, record.scope.tenant, record.scope.agent_id) is not None:
-        return replace(record, hidden_from=_GONE)
-    return record
 
 
 def _list_sources(sources: Sequence[str]) -> str | None:

@@ -12,19 +12,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.clock import check_deadline
 from holdfast.core.decisions import Held, RecordFacts
 from holdfast.core.errors import StoreFullError
-from holdfast.core.records import COUNT_BITS, HISTORY, KIND_BITS, TYPES, Kind, Record, Scope, State, Subject, Usage
+from holdfast.core.records import (
+    COUNT_BITS,
+    HISTORY,
+    KIND_BITS,
+    LIVE,
+    TYPES,
+    Encoding,
+    Entry,
+    Kind,
+    Record,
+    Scope,
+    State,
+    Subject,
+    Usage,
+)
 from holdfast.core.texts import hash_text
 from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
-from holdfast.storage.relational.database import NOBODY, Instead, Question, Transaction
+from holdfast.storage.relational.database import NOBODY, Instead, Question, SqlStore, Transaction
 
 #: Before everything, in an order of a moment and a key.
 START: Final = (-(2**63), -(2**63))
+#: Hidden for as long as anyone can remember.
+_GONE: Final = 0
 #: The list of changes of a scope is cut to this many transactions now and then; an index further behind reloads.
 _LISTED: Final = 256
 #: A transaction that changes more records than this lists none of them; indexes reload.
@@ -364,3 +381,77 @@ def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequ
     """Note that a record was derived from these, and not from what it said before."""
     tx.run("records.underive", (key,))
     note_derivations(tx, number, [(key, sources)])
+
+
+class SqlRecordReader(SqlStore):
+    """The ``RecordReader`` and the ``RecordBin`` of the relational engines."""
+
+    def get(self, subject: Subject, record_id: str) -> Record | None:
+        found = self._ask_known(subject, RecordRow, "records.get", record_id)
+        return self._hide_removed(as_record(subject, found[0])) if found else None
+
+    def _hide_removed(self, record: Record) -> Record:
+        """A record; hidden, if it is a removed agent's own, even before it has followed the agent."""
+        whose = (record.scope.tenant, record.scope.agent_id)
+        own = "agent" in TYPES[record.kind].scope and record.state in LIVE
+        is_removed = own and self._find(int, "records.removed_agent", *whose) is not None
+        return replace(record, hidden_from=_GONE) if is_removed else record
+
+    def find(self, tenant: str, record_id: str) -> Record | None:
+        found = self._database.ask(RecordRow, "records.find", (record_id, tenant))
+        return next((as_record(row.subject, row) for row in found), None)
+
+    def named(self, subject: Subject, kind: Kind, name: str, *, now: int) -> Record | None:
+        return self.find_named(subject, kind, [name], now=now).get(name)
+
+    def find_named(self, subject: Subject, kind: Kind, names: Sequence[str], *, now: int) -> dict[str, Record]:
+        is_one = len(names) == 1  # which is usual, and looked up faster
+        statement = "records.get_named" if is_one else "records.get_all_named"
+        asked = (kind.code, names[0] if is_one else to_json(names), now)
+        found = self._ask_known(subject, RecordRow, statement, *asked)
+        return {str(row.name): as_record(subject, row) for row in found}
+
+    def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+        asked = (to_json(record_ids), now, subject.tenant)
+        found = self._ask_known(subject, RecordRow, "records.fetch", *asked)
+        records = {row.id: as_record(subject, row) for row in found}
+        return {record_id: records[record_id] for record_id in record_ids if record_id in records}
+
+    def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
+        return self.entries_of([(subject, record_ids)])[0]
+
+    def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
+        with self._database.read() as tx:
+            numbers = tx.numbers_of([subject for subject, _ in wanted])
+            asked = [(to_json(ids), number) for (_, ids), number in zip(wanted, numbers, strict=True)]
+            tx.ask_ahead((name, one) for one in asked for name in ("records.entries", "records.encodings"))
+            found = [tx.all(RecordRow, "records.entries", one) for one in asked]
+            encodings = [tx.all(EncodingRow, "records.encodings", one) for one in asked]
+        entries = []
+        for (subject, _), rows, encoded in zip(wanted, found, encodings, strict=True):
+            known = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encoded}
+            entries.append({row.id: Entry(as_record(subject, row), known[row.id]) for row in rows})
+        return entries
+
+    def binned(
+        self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = START, limit: int
+    ) -> tuple[list[Record], tuple[int, int]]:
+        with self._database.read() as tx:
+            if subject is None:
+                found = tx.all(RecordRow, "records.bin_of_tenant", (*after, limit, tenant))
+            else:
+                keys = all_keys(tx.number_of(subject) or 0)
+                found = tx.all(RecordRow, "records.bin_of_subject", (*after, limit, *keys))
+        last = (found[-1].purge_at or 0, found[-1].key) if found else after
+        return [as_record(row.subject, row) for row in found], last
+
+    def bundled(self, tenant: str, bundle: str, *, after: int = 0, limit: int) -> tuple[list[Record], int]:
+        found = self._database.ask(RecordRow, "records.bundled", (bundle, after, tenant, limit))
+        return [as_record(row.subject, row) for row in found], found[-1].key if found else after
+
+    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
+        with self._database.read() as tx:
+            number = tx.number_of(subject) or 0
+            first, last = key_range(number, kind)
+            found = tx.all(FactsRow, "records.live_ids", (max(first, after + 1), last, limit))
+        return [row.facts(subject) for row in found], found[-1].key if found else after

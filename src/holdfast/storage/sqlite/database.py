@@ -97,7 +97,9 @@ class SqliteDatabase:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, _subject: Subject | None = None, first: Question | None = None) -> Iterator[SqliteTransaction]:
+    def write(
+        self, _subject: Subject | None = None, first: Question | None = None, _ahead: Sequence[Question] = ()
+    ) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
         self.check_usable()  # before waiting as well: in a forked child the lock may never come free
         self._check_writable()

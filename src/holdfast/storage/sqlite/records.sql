@@ -105,6 +105,11 @@ INSERT INTO changes (scope, seq, ids) VALUES (?, ?, ?)
 -- name: scope
 SELECT seq, floor, next, memories, bytes FROM scopes WHERE scope = ?
 
+-- What is counted of the kind of a record.
+-- name: scope_of
+SELECT seq, floor, next, memories, bytes FROM scopes
+WHERE scope = ?2 << :KIND_BITS | (SELECT kind FROM records WHERE id = ?1 AND subject = ?2)
+
 -- name: forget_changes
 DELETE FROM changes WHERE scope = ? AND seq <= ?
 

@@ -49,7 +49,7 @@ VALUES ($1, $2, $3, $4, $5, 'active', 1, $6, $7, $8, $9, $10, $11, $12, $13, $14
 -- name: get
 SELECT :RECORD
 FROM records JOIN profiles ON profiles.no = records.profile
-WHERE id = $1 AND subject = $2
+WHERE records.subject = $1 AND EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2) AND id = $3
 
 -- name: get_named
 SELECT :RECORD
@@ -67,9 +67,10 @@ WHERE EXISTS (SELECT 1 FROM subjects WHERE no = $1 AND subjects.subject = $2)
 -- What says the same as a record, and goes by no key: a key makes it another fact.
 -- name: twins
 SELECT :RECORD FROM records JOIN profiles ON profiles.no = records.profile
-WHERE subject = $1 AND subject + 0 = $1 AND text_hash = $2 AND records.kind = $3 AND key <> $4 AND name IS NULL
-  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $5)
-  AND ($6::text IS NULL OR agent_id = $6)
+WHERE subject = $1 AND subject + 0 = $1 AND text_hash = (SELECT text_hash FROM records WHERE id = $2 AND subject = $1)
+  AND records.kind = $3 AND id <> $2 AND name IS NULL
+  AND state IN ('active', 'archived') AND (delete_after IS NULL OR aged_from + delete_after > $4)
+  AND ($5::text IS NULL OR agent_id = $5)
 ORDER BY key
 
 -- name: live_of_text
@@ -106,9 +107,12 @@ SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::bool
 FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
 
 -- name: current
-SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
-       pack, name, derived_from, id, ttl, revision, text_hash, :MOST_VERSIONS
+SELECT key, kind, state, version, size, agent_id, session_id, metadata, pack, name, derived_from, id, ttl, revision,
+       text_hash, :MOST_VERSIONS
 FROM records WHERE id = $1 AND subject = $2
+
+-- name: is_source
+SELECT 1 FROM derivations WHERE subject = $1 AND source_id = $2 LIMIT 1
 
 -- What is being deleted stays where a sweep looks for it.
 -- name: move
