@@ -128,11 +128,14 @@ class _Clock:
 
 def _verbs(memory: MemoryManager) -> dict[str, Callable[[int], object]]:
     known = memory.add("User likes tea")["memory_id"]
+    gone = memory.add_many([f"User drops mountain number {number}" for number in range(5 + TIMES)])["memory_ids"]
     return {
         "add": lambda n: memory.add(f"User likes tea number {n}"),
         "add with a new key": lambda n: memory.add(f"User drinks tea number {n}", key=f"tea {n}"),
         "add with a key that is there": lambda n: memory.add(f"User wants tea number {n}", key="tea"),
         "add with dedupe": lambda n: memory.add(f"User prefers tea number {n}", dedupe=True),
+        "correct": lambda n: memory.correct(known, f"User likes tea number {n}, or coffee"),
+        "delete": lambda n: memory.delete(gone[n]),
         "add_message": lambda n: memory.short_term.add_message("user", f"hello {n}"),
         "get": lambda _: memory.get(known),
         "retrieve": lambda n: memory.retrieve(f"which mountain is number {n}?"),

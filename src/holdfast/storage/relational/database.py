@@ -504,8 +504,11 @@ class SqlStore:
         return self._database.ask(row, statement, (number, subject, *bindings))
 
     @contextmanager
-    def _write_for(self, subject: Subject, questions: Callable[[int], Sequence[Question]]) -> Iterator[Transaction]:
-        """A transaction that writes for one subject, and begins with questions that the subject's number is part of.
+    def _write_for(
+        self, subject: Subject, questions: Callable[[int], Sequence[Question]]
+    ) -> Iterator[tuple[Transaction, int | None]]:
+        """A transaction that writes for one subject, and begins with questions that need the subject's number; and
+        that number, if the subject was seen before.
 
         Where the number is known from before, they travel with the lock. If it is another one now, nobody asks them.
         """
@@ -516,7 +519,7 @@ class SqlStore:
             if number is not None and number != known:
                 tx.ask_ahead(questions(number))
                 self._remember(name, number)
-            yield tx
+            yield tx, number
 
     def _remember(self, name: bytes, number: int) -> None:
         if len(self._numbers) >= _MOST_NUMBERS:

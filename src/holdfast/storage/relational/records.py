@@ -285,8 +285,7 @@ class SqlRecords(record_rows.SqlRecordReader):
     ) -> Usage | None:
         record, kind = entry.record, TYPES[entry.record.kind]
         questions = partial(_questions, record, agent, with_twins=with_twins)
-        with self._write_for(record.scope.subject, questions) as tx, record_moves.unique(record.kind):
-            number = tx.number_of(record.scope.subject)
+        with self._write_for(record.scope.subject, questions) as (tx, number), record_moves.unique(record.kind):
             record_moves.refuse_removed_agents(tx, [agent])
             row = record_moves.find_current(tx, record.id, number)
             if number is None or row is None or row.state not in LIVE or row.version != record.version:
@@ -402,8 +401,8 @@ class SqlRecords(record_rows.SqlRecordReader):
             moved = record_moves.questions(scope, subject, [record_id], number)
             return [*moved, ("records.get", (number, subject, record_id)), ("records.is_source", (number, record_id))]
 
-        with self._write_for(subject, questions) as tx:
-            number = tx.number_of(subject) or 0
+        with self._write_for(subject, questions) as (tx, known):
+            number = known or 0
             record_moves.refuse_removed_agents(tx, [scope])
             row = tx.find(record_rows.RecordRow, "records.get", (number, subject, record_id))
             record = check(None if row is None else record_rows.as_record(subject, row))
@@ -418,7 +417,7 @@ class SqlRecords(record_rows.SqlRecordReader):
         self, subject: Subject, moves: Sequence[Move], *, now: int, agent: Scope | None = None
     ) -> list[Outcome]:
         questions = partial(record_moves.questions, agent, subject, [move.id for move in moves])
-        with self._write_for(subject, questions) as tx:
+        with self._write_for(subject, questions) as (tx, _):
             record_moves.refuse_removed_agents(tx, [agent])
             return record_moves.transition(tx, [(subject, moves)], record_moves.move_records, now=now)[0]
 
