@@ -591,7 +591,7 @@ def test_the_memory_says_what_comes_next_and_that_comes(
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a page ends, and whether someone has many, must not matter."""
     for module, name, size in (
-        (due, "_PAGE", 3),
+        (due, "PAGE", 3),
         (due, "_TOGETHER", 1),
         (batches, "_ARCHIVED", 3),
         (batches, "_MESSAGES", 1),
