@@ -28,8 +28,8 @@ from bench.servers import postgres
 from bench.speed import PASSES, Figure, timed
 from holdfast import Holdfast
 from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
-from holdfast.recall.arrays import dot
 from holdfast.recall.embedders.static import StaticEmbedder
+from holdfast.recall.vectors import products, to_steps
 
 MEMORIES = 100_000
 ROUNDS = 200
@@ -110,11 +110,11 @@ def _recall(url: str, home: str) -> tuple[float, float, float, float]:
 
 def measure_parts() -> dict[str, float]:
     """Milliseconds of processor time, which neighbours disturb less, of parts of a warm recall: the least of many."""
-    vectors = np.random.default_rng(1).standard_normal((MEMORIES, 256), np.float32)
+    vectors = to_steps(np.random.default_rng(1).standard_normal((MEMORIES, 256), np.float32))
     embedder, query = StaticEmbedder(), " ".join(_texts(_words(), 1, -1)[0].split()[:8])
     embedder.embed([query])
     parts: dict[str, Callable[[], object]] = {
-        "the product of all vectors with a query": lambda: dot(vectors, vectors[0]),
+        "the product of all vectors with a query": lambda: products(vectors, vectors[0]),
         "to read these vectors and nothing else": partial(np.max, vectors),
         "the vector of a query": lambda: embedder.embed([query]),
     }

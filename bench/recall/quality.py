@@ -44,6 +44,7 @@ from holdfast.recall.embedders import open_embedder
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
+from holdfast.recall.vectors import to_steps
 
 DATA = Path(__file__).parents[1] / "data" / "sets"
 _CUT = 10
@@ -147,7 +148,7 @@ def rank(asked: RecallSet, embedder: Embedder, ways: Iterable[str] = WAYS) -> tu
         _, foreign = indexes[(number + 1) % len(indexes)]
         names = [memory.id for memory in collection.memories]
         for question in collection.questions:
-            vector, words = embedder.embed([question.text])[0], terms.query_terms(question.text)
+            vector, words = to_steps(embedder.embed([question.text])[0]), terms.query_terms(question.text)
             for name, rows in found.items():
                 way = ALL_WAYS[name]
                 query = Query(vector if way.vectors else None, words if way.words else no_terms)
@@ -187,7 +188,7 @@ def _indexes(memories: Sequence[Memory], embedder: Embedder) -> tuple[ScopeIndex
     rows = []
     for number, memory in enumerate(memories):
         passages = split(memory.text)
-        vectors = embedder.embed(passages).astype(np.float16).tobytes()
+        vectors = to_steps(embedder.embed(passages)).tobytes()
         record_id = f"{number:08x}-0000-7000-8000-000000000000"
         rows.append(
             IndexRow(

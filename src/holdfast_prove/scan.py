@@ -29,7 +29,9 @@ _STEP: Final = 1 << 12
 _WINDOW: Final = 32
 _WINDOWS: Final = 8
 _SQLITE: Final = b"SQLite format 3\0"
-_NUMBERS: Final = {"float32": "f", "float16": "e", "float64": "d"}
+_NUMBERS: Final = {"float32": "f", "float16": "e", "float64": "d", "8-bit steps": "b"}
+#: How many steps the largest number of a vector has in 8 bits.
+_STEPS: Final = 127
 
 
 def encode(text: str) -> dict[str, bytes]:
@@ -56,9 +58,11 @@ def encode(text: str) -> dict[str, bytes]:
 def encode_vector(vector: Sequence[float]) -> dict[str, list[bytes]]:
     """Pieces of a vector in every form in which it is looked for; those that say nothing are left out."""
     forms = {}
+    step = max(map(abs, vector), default=0) / _STEPS or 1
     for name, number in _NUMBERS.items():
         with suppress(struct.error, OverflowError):
-            data = struct.pack(f"<{len(vector)}{number}", *vector)
+            numbers = [round(part / step) for part in vector] if number == "b" else vector
+            data = struct.pack(f"<{len(vector)}{number}", *numbers)
             pieces = [data[at : at + _WINDOW] for at in range(0, len(data) - _WINDOW + 1, _WINDOW)][:_WINDOWS]
             forms[f"vector in {name}"] = [piece for piece in pieces if len(set(piece)) > _WINDOW // 4]
     return forms

@@ -49,7 +49,7 @@ def test_the_kit_sees_the_text_and_the_vector_of_a_memory_that_is_there(tmp_path
     store.close()
     assert "plain" in forms
     vector = scan.search(store.places(), scan.Wanted([], {mark: store.embed(text)}))
-    assert set(vector[mark].values()) == {"vector in float16"}
+    assert set(vector[mark].values()) == {"vector in 8-bit steps"}
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"])

@@ -84,6 +84,14 @@ def test_a_vector_is_found_by_a_piece_of_it(number: str) -> None:
     assert search([("a place", packed[::-1])], Wanted([], {MARK: vector})) == {}
 
 
+def test_a_vector_is_found_by_its_steps() -> None:
+    vector = [math.sin(value) / 3 for value in range(64)]
+    packed = struct.pack("64b", *(round(127 * part / max(map(abs, vector))) for part in vector))
+    assert search([("a place", b"x" + packed[32:])], Wanted([], {MARK: vector})) == {
+        MARK: {"a place": "vector in 8-bit steps"}
+    }
+
+
 def test_files_are_read_with_their_names(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / f"{MARK}.txt").write_text("nothing")

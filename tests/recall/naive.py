@@ -121,18 +121,17 @@ def _step(value: float) -> float:
 
 def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str, float], float]:
     """Each record's cosine with the query, and how far its sessions follow a thread."""
-    dim = next((len(_vectors(row, 0)[0]) for row in rows if row.vectors is not None), len(query or ()))
-    vectors = {row.id: _vectors(row, dim) for row in rows}
-    embedded = [vector for row in rows for vector in vectors[row.id] if any(vector)]
+    dim = next((len(_steps(row, 0)[0]) for row in rows if row.vectors is not None), len(query or ()))
+    vectors = {row.id: [_unit(one) for one in _steps(row, dim)] for row in rows}
+    embedded = [steps for row in rows for steps in _steps(row, dim) if any(steps)]
     if not embedded:
         return dict.fromkeys(vectors, 0.0), 0.0
+    query = None if query is None else _unit(query)
     total = [sum(column) for column in zip(*embedded, strict=True)]
-    length = math.sqrt(_dot(total, total))
+    largest = max(map(abs, total)) or 1
+    direction = _unit([round(part * (127 / largest)) for part in total])
     share = len(embedded) / (len(embedded) + 10)
-    if length < 1e-6:
-        length, share = 1.0, 0.0
-    direction = [part / length for part in total]
-    removed = share * (2 - share)
+    removed = share * (2 - share) if any(total) else 0.0
 
     def cosine(a: Vector, b: Vector) -> float:
         own = math.prod(math.sqrt(max(1 - removed * _dot(x, direction) ** 2, 0.02)) for x in (a, b))
@@ -164,11 +163,16 @@ def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str
     return {row.id: closeness(row) for row in rows}, thread
 
 
-def _vectors(row: IndexRow, dim: int) -> list[list[float]]:
+def _unit(vector: Vector) -> list[float]:
+    length = math.sqrt(_dot(vector, vector)) or 1.0
+    return [part / length for part in vector]
+
+
+def _steps(row: IndexRow, dim: int) -> list[list[float]]:
     if row.vectors is None:
         return [[0.0] * dim]
     passages = int(terms.decode(row.terms).passages[0])
-    found: list[list[float]] = np.frombuffer(row.vectors, np.float16).reshape(passages, -1).astype(float).tolist()
+    found: list[list[float]] = np.frombuffer(row.vectors, np.int8).reshape(passages, -1).astype(float).tolist()
     return found
 
 

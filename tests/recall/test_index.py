@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +17,11 @@ from effort import times
 from holdfast.core.filters import parse
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.ports.feed import IndexRow
-from holdfast.recall import arrays, index, postings, terms
+from holdfast.recall import index, postings, terms
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
+from holdfast.recall.vectors import Steps, to_steps
 from recall import naive
 
 EMBEDDER = StaticEmbedder()
@@ -42,7 +42,7 @@ def row(
     embedded: bool = True,
 ) -> IndexRow:
     passages = split(text)
-    vectors = EMBEDDER.embed(passages).astype(np.float16).tobytes() if embedded else None
+    vectors = to_steps(EMBEDDER.embed(passages)).tobytes() if embedded else None
     return IndexRow(
         record_id(number),
         "agent",
@@ -72,21 +72,12 @@ def indexed(*texts: str, session: str | None = None) -> ScopeIndex:
 
 
 def ask(scope: ScopeIndex, query: str, top_k: int = 5, *, now: int = 0, **options: object) -> list[Hit]:
-    asked = Query(EMBEDDER.embed([query])[0], terms.query_terms(query))
+    asked = Query(to_steps(EMBEDDER.embed([query])[0]), terms.query_terms(query))
     return scope.rank(asked, SearchOptions(top_k, now, **options))  # type: ignore[arg-type]
 
 
 def numbers(hits: Sequence[Hit]) -> list[int]:
     return [int(hit.id[:8], 16) for hit in hits]
-
-
-def test_two_threads_multiply_as_one_does() -> None:
-    vectors = np.random.default_rng(1).standard_normal((1_001, 16)).astype(np.float32)
-    alone = arrays.dot(vectors, vectors[7])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_LARGE", 100)
-        patch.setattr(arrays, "_CORES", 2)
-        np.testing.assert_allclose(arrays.dot(vectors, vectors[7]), alone, atol=1e-4)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
@@ -197,9 +188,7 @@ def test_an_explained_hit_shows_parts_that_add_up_to_its_evidence() -> None:
     assert ask(scope, "flight to Oslo")[0].parts == {}
 
 
-def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_LARGE", 100)  # two threads share the product
-    monkeypatch.setattr(arrays, "_CORES", 2)
+def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions() -> None:
     long = "The ferry to Oslo left the harbour in heavy rain. " * 60 + "An albatross followed it."
     texts = [long if at % 50 == 0 else f"Trip {at}: a night in Oslo, day {at % 9}" for at in range(400)]
     rows = [row(at, text, session=f"s{at % 7}") for at, text in enumerate(texts)]
@@ -345,7 +334,7 @@ def made_up_rows(draw: st.DrawFn) -> IndexRow:
     seed = draw(st.integers(0, 40))
     vectors = np.random.default_rng(seed).normal(0.2, 1, (len(passages), DIM))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    blob = None if seed % 8 == 0 else vectors.astype(np.float16).tobytes()
+    blob = None if seed % 8 == 0 else to_steps(vectors).tobytes()
     number = draw(st.integers(0, 25))
     return IndexRow(
         record_id(number),
@@ -361,14 +350,14 @@ def made_up_rows(draw: st.DrawFn) -> IndexRow:
     )
 
 
-Steps = list[tuple[list[IndexRow], list[int]]]
+History = list[tuple[list[IndexRow], list[int]]]
 STEPS = st.lists(
     st.tuples(st.lists(made_up_rows(), max_size=8), st.lists(st.integers(0, 25), max_size=6)), min_size=1, max_size=6
 )
 QUERY_WORDS = st.lists(st.sampled_from((*WORDS, "yak")), max_size=3)
 
 
-def followed(steps: Steps, *, asked_between: bool) -> tuple[ScopeIndex, dict[str, IndexRow]]:
+def followed(steps: History, *, asked_between: bool) -> tuple[ScopeIndex, dict[str, IndexRow]]:
     """An index that went through the steps, and the records that are there at the end."""
     scope = index_of([])
     there: dict[str, IndexRow] = {}
@@ -376,16 +365,15 @@ def followed(steps: Steps, *, asked_between: bool) -> tuple[ScopeIndex, dict[str
         scope.upsert(added)
         there.update((new.id, new) for new in added)
         if asked_between:
-            scope.rank(Query(unit(1), terms.query_terms("ant bee")), SearchOptions(3, NOW, parse({"n": 1})))
+            scope.rank(Query(vector(1), terms.query_terms("ant bee")), SearchOptions(3, NOW, parse({"n": 1})))
         scope.remove([record_id(number) for number in removed])
         for number in removed:
             there.pop(record_id(number), None)
     return scope, there
 
 
-def unit(seed: int) -> npt.NDArray[np.float32]:
-    vector = np.random.default_rng(seed).normal(size=DIM)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+def vector(seed: int) -> Steps:
+    return to_steps(np.random.default_rng(seed).normal(size=DIM))
 
 
 @settings(max_examples=times(30), deadline=None, derandomize=True)
@@ -393,10 +381,10 @@ def unit(seed: int) -> npt.NDArray[np.float32]:
     steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), include_archived=st.booleans(), asked_between=st.booleans()
 )
 def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
-    steps: Steps, words: list[str], seed: int, include_archived: bool, asked_between: bool
+    steps: History, words: list[str], seed: int, include_archived: bool, asked_between: bool
 ) -> None:
     scope, there = followed(steps, asked_between=asked_between)
-    query = None if seed == 0 else unit(seed)
+    query = None if seed == 0 else vector(seed)
     query_terms = terms.query_terms(" ".join(words))
     where = parse({"n": [1, 2], "agent_id": "a"}) if seed % 3 == 1 else None
     expected = (
@@ -427,13 +415,13 @@ def test_an_index_ranks_as_its_promise_says_whatever_it_went_through(
 @settings(max_examples=times(30), deadline=None, derandomize=True)
 @given(steps=STEPS, words=QUERY_WORDS, seed=st.integers(0, 30), asked_between=st.booleans())
 def test_an_index_answers_as_if_it_had_been_built_from_what_it_holds(
-    steps: Steps, words: list[str], seed: int, asked_between: bool
+    steps: History, words: list[str], seed: int, asked_between: bool
 ) -> None:
     scope, there = followed(steps, asked_between=asked_between)
     fresh = index_of(there.values())
     query_terms = terms.query_terms(" ".join(words))
     answers = [
-        index.rank(Query(unit(seed), query_terms), SearchOptions(8, NOW, include_archived=True, explain=True))
+        index.rank(Query(vector(seed), query_terms), SearchOptions(8, NOW, include_archived=True, explain=True))
         for index in (scope, fresh)
     ]
     assert len(scope) == len(fresh) == len(there)

@@ -40,7 +40,7 @@ from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import NewPack, ObjectStore, Pack, PackKey, PackPlan, PackStore, Swap
 from holdfast.ports.records import RecordStore
 from holdfast.ports.subjects import is_tombstone
-from holdfast.recall.passages import compact, compact_all
+from holdfast.recall.passages import compact
 from holdfast.recall.summaries import shorten
 
 _log = logging.getLogger("holdfast.archive")
@@ -161,9 +161,9 @@ class Archives:
         """Write packs, let what is new and what stays lie in them, and let go those whose places they take."""
         written = self._write(run, drafts) if drafts else []
         moves = [
-            (draft.subject, _archive(decision, self._cold(draft.number, entry, encoding)), entry)
+            (draft.subject, _archive(decision, self._cold(draft.number, entry, compact(*entry))), entry)
             for draft in written
-            for (decision, entry), encoding in zip(draft.new, compact_all([one for _, one in draft.new]), strict=True)
+            for decision, entry in draft.new
         ]
         done = self._move(run, moves)
         joined = [(draft, draft.old) for draft in written if draft.old is not None]

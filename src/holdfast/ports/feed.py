@@ -58,8 +58,8 @@ class IndexRow(NamedTuple):
     metadata: str
     """JSON text."""
     vectors: bytes | None
-    """float16, one row per passage, in the space of the index's embedder; ``None`` if not embedded in that space. Of an
-    archived record, one vector as ``recall.compaction`` wrote it.
+    """A vector for each passage (one, of an archived record), as ``recall.vectors.to_steps`` makes them, in the space
+    of the index's embedder; ``None`` if not embedded in that space.
     """
     terms: bytes
     """The passages' terms, as ``recall.terms.encode`` wrote them; empty for an archived record."""

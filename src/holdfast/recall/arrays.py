@@ -1,15 +1,12 @@
-"""Stored rows as arrays, which an index takes in at once; arrays that grow; products of many vectors with one."""
+"""Stored rows as arrays, which an index takes in at once; arrays that grow."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +15,8 @@ from holdfast.core.records import Kind
 from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows
 from holdfast.recall import terms
 from holdfast.recall.passages import expand
-from holdfast.recall.ranking import Floats, Ints
-
-#: Blocks of so many numbers are too small for the linear algebra library to share out among the cores.
-_UNSHARED: Final = 8_192
-#: From so many numbers on a second thread takes half of them.
-_LARGE: Final = 1 << 23
-#: Rows that are converted together.
-_BLOCK: Final = 128
-#: A number of 16 bits has the sign, 5 bits of an exponent and 10 of a fraction; one of 32 bits has 8 and 23.
-_KEPT_BITS: Final = np.uint32(0x8FFF_FFFF).view(np.int32)
-_EXPONENT: Final = np.float32(2.0**112)
-_CORES: Final = os.cpu_count() or 1
+from holdfast.recall.ranking import Ints
+from holdfast.recall.vectors import Steps, read_steps
 
 
 class GrowingArray:
@@ -131,64 +118,6 @@ def _ascend(ids: Sequence[str]) -> bool:
     return all(map(str.__lt__, ids, ids[1:]))
 
 
-def widen(halves: npt.NDArray[np.float16], out: Floats) -> npt.NDArray[np.float64]:
-    """Write finite 16-bit floats as 32-bit ones; the sum of all rows.
-
-    Bits are moved to their places, and the exponent is put right by a product that is exact: numpy's own conversion
-    takes twice as long. A block stays in the processor's cache meanwhile. Sums of 16-bit floats are exact in 64 bits:
-    adding and taking away in any order gives the same total.
-    """
-    total = np.zeros(halves.shape[1])
-    short = halves.view(np.int16)
-    bits = out.view(np.int32)
-    for start in range(0, len(out), _BLOCK):
-        block, floats = bits[start : start + _BLOCK], out[start : start + _BLOCK]
-        block[:] = short[start : start + _BLOCK]
-        block <<= 13
-        block &= _KEPT_BITS
-        floats *= _EXPONENT
-        total += floats.sum(0, dtype=np.float64)
-    return total
-
-
-def dot(vectors: Floats, query: Floats) -> Floats:
-    """Each vector's product with the query.
-
-    The linear algebra library shares a large product out among all cores, and then its threads keep them busy for
-    milliseconds after each one. So the vectors are multiplied in blocks that it does not share out. Of very many
-    vectors, a thread that ends with its work takes one half.
-    """
-    if not len(query):
-        return np.zeros(len(vectors), np.float32)
-    found = np.empty(len(vectors), np.float32)
-    if vectors.size < _LARGE:
-        _multiply(vectors, query, found)
-        return found
-    half = len(vectors) // 2
-    parts = ((vectors[:half], found[:half]), (vectors[half:], found[half:]))
-    do_both(*(partial(_multiply, some, query, into) for some, into in parts))
-    return found
-
-
-def do_both(one: Callable[[], object], other: Callable[[], object]) -> None:
-    """Do two things, neither of which raises: at the same time, where there is more than one core."""
-    if _CORES == 1:
-        one()
-        other()
-        return
-    helper = Thread(target=other)
-    helper.start()
-    one()
-    helper.join()
-
-
-def _multiply(vectors: Floats, query: Floats, found: Floats) -> None:
-    rows = max(_UNSHARED // len(query), 1)
-    whole = len(vectors) // rows * rows
-    np.matmul(vectors[:whole].reshape(-1, rows, len(query)), query, out=found[:whole].reshape(-1, rows))
-    np.vecdot(vectors[whole:], query, out=found[whole:])
-
-
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Do not look for cycles meanwhile: a load makes hundreds of thousands of objects, and no cycle."""
@@ -221,7 +150,7 @@ class Batch(NamedTuple):
     metadata: str
     passages: Ints
     """How many passages each record has."""
-    vectors: npt.NDArray[np.float16]
+    vectors: Steps
     """A row for each passage; zeros where there is no vector."""
     bare: list[str]
     """The ids of the records without vectors."""
@@ -271,13 +200,13 @@ def numbers(joined: str) -> Ints:
     return np.fromstring(joined, np.int64, sep=",")
 
 
-def _vectors(blob: bytes, sizes: Ints, passages: Ints) -> npt.NDArray[np.float16]:
+def _vectors(blob: bytes, sizes: Ints, passages: Ints) -> Steps:
     """The vectors of all passages; zeros for records without any, or with some of another length than the first."""
     embedded = np.flatnonzero(sizes)
-    dim = int(sizes[embedded[0]] // passages[embedded[0]]) // 2 if len(embedded) else 0
-    expected = 2 * dim * passages
+    dim = int(sizes[embedded[0]] // passages[embedded[0]]) if len(embedded) else 0
+    expected = dim * passages
     if not np.array_equal(sizes, expected):
         ends = np.cumsum(sizes)
         parts = zip((ends - sizes).tolist(), ends.tolist(), expected.tolist(), strict=True)
         blob = b"".join(blob[start:end] if end - start == size else bytes(size) for start, end, size in parts)
-    return np.frombuffer(blob, np.float16).reshape(int(passages.sum()), dim)
+    return read_steps(blob, int(passages.sum())) if dim else np.zeros((int(passages.sum()), 0), np.int8)

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,18 +21,17 @@ from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
 from holdfast.ports.feed import NEVER, SEPARATOR, IndexRow
 from holdfast.recall import ranking
-from holdfast.recall.arrays import Batch, GrowingArray, SlotIds, do_both, dot, widen
+from holdfast.recall.arrays import Batch, GrowingArray, SlotIds
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.session_links import NONE, SessionLinks
+from holdfast.recall.vectors import Steps, add_up, cosine, pair_products, products, scales, to_steps
 
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
 #: So few new records are compared with the others one by one.
 _FEW: Final = 16
-#: From so many numbers on, two threads take in vectors.
-_SHARED: Final = 1 << 20
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -41,8 +39,8 @@ _GRAIN: Final = 2.0**-16
 class Query(NamedTuple):
     """A text, ready to be compared."""
 
-    vector: npt.NDArray[np.float32] | None
-    """Of unit length; ``None``: by words alone."""
+    vector: Steps | None
+    """``None``: by words alone."""
     terms: npt.NDArray[np.uint32]
     """As ``terms.query_terms`` gives them."""
 
@@ -100,12 +98,13 @@ class ScopeIndex:
         self._first = GrowingArray(np.int64)  # each slot's first passage
         self._square = GrowingArray(np.float32)  # how long the sum of a slot's vectors is, squared
         self._passage_length = GrowingArray(np.float32)
-        self._vectors = GrowingArray(np.float32, 0)
-        self._total: npt.NDArray[np.float64] = np.zeros(0)
+        self._vectors = GrowingArray(np.int8, 0)
+        self._scale = GrowingArray(np.float32)  # what makes each vector one of length 1
+        self._total: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._embedded = 0
         self._words = 0
         # Weakly, so that an index is gone as soon as nobody has it: the garbage collection may be long in coming.
-        self._links = SessionLinks(self._ids, partial(ScopeIndex._first_vectors, weakref.proxy(self)))
+        self._links = SessionLinks(self._ids, partial(ScopeIndex._compare_first, weakref.proxy(self)))
         self._postings = Postings()
         self._columns = MetadataColumns(kind.name)
         self._derived: _Derived | None = None
@@ -128,10 +127,15 @@ class ScopeIndex:
         return self._size
 
     def _measure(self) -> int:
-        arrays = (self._vectors, self._passage_length, self._first, *self._of_slots)
+        arrays = (self._first, *self._of_passages, *self._of_slots)
         held = sum(array.nbytes for array in arrays) + 64 * len(self._repeated)
         held += self._postings.nbytes + self._columns.nbytes + self._links.nbytes
         return held + 240 * len(self._ids) + 12 * len(self._vectors)  # ids, and what is derived
+
+    @property
+    def _of_passages(self) -> tuple[GrowingArray, ...]:
+        """What is kept for each passage."""
+        return self._vectors, self._scale, self._passage_length
 
     @property
     def _of_slots(self) -> tuple[GrowingArray, ...]:
@@ -193,9 +197,9 @@ class ScopeIndex:
         for slot in slots:
             self._here.view[slot] = False
             self._words -= int(self._length.view[slot])
-            gone = self._vectors.view[self._passages(slot)]
-            self._total -= gone.sum(0, dtype=np.float64)
-            self._embedded -= int(np.count_nonzero(_any(gone)))
+            gone = self._passages(slot)
+            self._total -= add_up(self._vectors.view[gone])
+            self._embedded -= int(np.count_nonzero(self._scale.view[gone]))
         self._links.remove(slots)
         self._note_change()
         dead = len(self._ids) - len(self)
@@ -207,30 +211,24 @@ class ScopeIndex:
         if not self._vectors.width:
             dim = next((width for batch in batches if (width := batch.vectors.shape[1])), 0)
             self._vectors.widen(dim)
-            self._total = np.zeros(dim)
-        vectors = np.empty((sum(len(batch.vectors) for batch in batches), self._vectors.width), np.float32)
-        ends = accumulate(len(batch.vectors) for batch in batches)
-        places = (vectors[end - len(batch.vectors) : end] for batch, end in zip(batches, ends, strict=True))
-        parts = list(zip((batch.vectors for batch in batches), places, strict=True))
-        sums: list[npt.NDArray[np.float64]] = []
-        half = len(parts) // 2 if vectors.size >= _SHARED else 0
-        if half:
-            do_both(partial(_fill, parts[half:], sums), partial(_fill, parts[:half], sums))
-        else:
-            _fill(parts, sums)
-        self._total += sum(sums)
-        has_vector = _any(vectors)
-        self._embedded += int(np.count_nonzero(has_vector))
+            self._total = np.zeros(dim, np.int64)
+        vectors = np.concatenate([_of_width(batch.vectors, self._vectors.width) for batch in batches])
+        scale = scales(vectors)
+        self._total += add_up(vectors)
+        self._embedded += int(np.count_nonzero(scale))
         passages = np.concatenate([batch.passages for batch in batches])
         first = np.cumsum(passages) - passages
         # A single vector counts as one of length 1, with or without records of several passages beside it.
-        square = has_vector[first].astype(np.float32)
-        if len(vectors) > len(first):
-            totals = np.add.reduceat(vectors, first)
-            square = np.where(passages > 1, np.vecdot(totals, totals), square)
+        square = (scale[first] > 0).astype(np.float32)
+        slot = end = 0
+        for batch in batches if len(vectors) > len(first) else ():
+            part = slice(end, end := end + len(batch.vectors))
+            slots = slice(slot, slot := slot + len(batch.id))
+            _fill_squares(square[slots], vectors[part], scale[part], batch.passages)
         self._square.extend(square)
         self._first.extend(len(self._vectors) + first)
         self._vectors.extend(vectors)
+        self._scale.extend(scale)
 
     def _add_terms(self, batches: Sequence[Batch], start: int) -> None:
         """Append the terms of new passages, which are numbered from ``start``, and the lengths in words."""
@@ -246,12 +244,19 @@ class ScopeIndex:
         terms = np.concatenate([batch.term for batch in batches])
         self._postings.add(np.concatenate(passages), terms, np.concatenate([batch.times for batch in batches]))
 
-    def _first_vectors(self, slots: Ints) -> Floats:
-        """The first vector of each slot: without a copy, where they stand in a row."""
-        rows = self._first.view[slots]
-        in_a_row = len(rows) > 0 and bool((np.diff(rows) == 1).all())
-        vectors: Floats = self._vectors.view[slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else rows]
-        return vectors
+    def _compare_first(self, slots: Ints, others: Ints) -> Floats:
+        """The products of the first vectors of slots with those of others."""
+        here, there = self._first.view[slots], self._first.view[others]
+        alike = pair_products(self._rows(here), self._rows(there))
+        alike *= self._scale.view[here]
+        alike *= self._scale.view[there]
+        return alike
+
+    def _rows(self, places: Ints) -> Steps:
+        """Some vectors: without a copy, where they stand in a row."""
+        in_a_row = len(places) > 0 and bool((np.diff(places) == 1).all())
+        rows: Steps = self._vectors.view[slice(int(places[0]), int(places[-1]) + 1) if in_a_row else places]
+        return rows
 
     def _passages(self, slot: int) -> slice:
         first = self._first.view
@@ -266,7 +271,7 @@ class ScopeIndex:
         counts = np.diff(first, append=len(self._vectors))
         owned = np.repeat(self._here.view, counts)
         passages = np.where(owned, np.cumsum(owned) - 1, NONE)
-        for array in (self._vectors, self._passage_length):
+        for array in self._of_passages:
             array.replace(array.view[owned])
         self._first.replace(np.cumsum(counts[kept]) - counts[kept])
         for array in self._of_slots:
@@ -382,8 +387,9 @@ class ScopeIndex:
     def _derive(self) -> _Derived:
         """What depends on the records and not on the query."""
         slots = len(self._ids)
-        direction, removed = ranking.common_direction(self._total, self._embedded)
-        common = dot(self._vectors.view, direction)
+        direction = to_steps(self._total.astype(np.float64))
+        removed = ranking.common_share(self._embedded) if direction.any() else 0.0
+        common = self._cosines(direction)
         own = ranking.own_length(common, removed)
         near = far = (self._links.previous.view, self._links.next.view)
         linked = np.flatnonzero(near[0] != NONE)
@@ -414,12 +420,19 @@ class ScopeIndex:
             direction, removed, common, own, usual, usual_passage, present, passage_present, several, near, far, reach
         )
 
-    def _closeness(self, query: npt.NDArray[np.float32] | None, derived: _Derived) -> tuple[Floats, Floats]:
+    def _cosines(self, query: Steps) -> Floats:
+        """The cosine of each vector with another one."""
+        found = products(self._vectors.view, query)
+        found *= self._scale.view
+        found *= scales(query[np.newaxis])
+        return found
+
+    def _closeness(self, query: Steps | None, derived: _Derived) -> tuple[Floats, Floats]:
         """How close each record is to the query, and each passage's cosine with it; zeros if there is none."""
         if query is None or not self._embedded or not query.any():
             return np.zeros(len(self._ids), np.float32), np.zeros(len(self._vectors), np.float32)
-        query_common = float(query @ derived.direction)
-        shares = ranking.own_shares(dot(self._vectors.view, query), derived.common, query_common, derived.removed)
+        query_common = cosine(query, derived.direction)
+        shares = ranking.own_shares(self._cosines(query), derived.common, query_common, derived.removed)
         cosines = shares / derived.own
         if derived.several is None:
             return cosines, cosines
@@ -496,7 +509,7 @@ class ScopeIndex:
 class _Derived(NamedTuple):
     """What a search needs of the records, until one of them changes."""
 
-    direction: Floats
+    direction: Steps
     removed: float
     common: Floats
     own: Floats
@@ -540,21 +553,18 @@ def _linked_sessions(batch: Batch) -> Sequence[str | None]:
     return [name if name and is_current else None for name, is_current in zip(names, current, strict=True)]
 
 
-def _fill(parts: Iterable[tuple[npt.NDArray[np.float16], Floats]], totals: list[npt.NDArray[np.float64]]) -> None:
-    """Write stored vectors to their places; zeros, where they are of another length. ``totals`` takes up their sums."""
-    for stored, place in parts:
-        if stored.shape == place.shape:
-            totals.append(widen(stored, place))
-        else:
-            place[:] = 0
+def _of_width(vectors: Steps, width: int) -> Steps:
+    return vectors if vectors.shape[1] == width else np.zeros((len(vectors), width), np.int8)
 
 
-def _any(vectors: Floats) -> Mask:
-    """Which vectors are not all zeros: of nearly all, the first number tells."""
-    found: Mask = vectors[:, 0] != 0 if vectors.shape[1] else np.zeros(len(vectors), bool)
-    rest = np.flatnonzero(~found)
-    found[rest] = vectors[rest].any(1)
-    return found
+def _fill_squares(square: Floats, vectors: Steps, scale: Floats, passages: Ints) -> None:
+    """How long the sum of the vectors of each record of several passages is, squared."""
+    counts = passages[passages > 1]
+    if len(counts):
+        theirs = np.repeat(passages > 1, passages)
+        units = vectors[theirs] * scale[theirs, np.newaxis]
+        totals = np.add.reduceat(units, np.cumsum(counts) - counts)
+        square[passages > 1] = np.vecdot(totals, totals)
 
 
 def _step(links: Ints) -> Ints:

@@ -10,7 +10,7 @@ whatever shape, costs more than a part of a second. All of it is kept; what come
 An episode's summary comes before its messages and is cut as if there were none, so that archiving it, which leaves the
 summary alone, is keeping the first of its passages.
 
-The row of an archived record keeps one vector, of eight bits a dimension, and no terms. Whoever reads it into an index
+The row of an archived record keeps one vector and no terms. Whoever reads it into an index
 counts the words of the text that the row has. A row without terms is an archived one: every other row has at least one
 entry for each of its passages.
 """
@@ -19,15 +19,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from holdfast.core.records import Encoding, Entry, Kind, MemoryType, Record
+from holdfast.core.records import Encoding, Kind, MemoryType, Record
 from holdfast.ports.feed import IndexRow
 from holdfast.recall import terms
+from holdfast.recall.vectors import read_steps, to_steps, units
 
 #: About how many characters a piece has: a paragraph's worth. Half as many or twice as many did no better on any shape.
 TARGET: Final = 400
@@ -155,8 +153,6 @@ def _atoms(text: str, size: int) -> Iterator[str]:
 
 
 _NOTHING: Final = Encoding(None, None, b"")
-#: The longest part of a vector becomes this; its length need not be kept, since every vector is of unit length.
-_LARGEST: Final = 127
 
 
 def compact(record: Record, encoding: Encoding) -> Encoding:
@@ -176,60 +172,25 @@ def compact(record: Record, encoding: Encoding) -> Encoding:
         kept = len(split_summary(record))
     if encoding.vectors is None:
         return _NOTHING
-    vectors = np.frombuffer(encoding.vectors, np.float16).reshape(passages, -1)[:kept]
-    return Encoding(encoding.model, _to_steps(vectors.sum(0, dtype=np.float32)[None])[0], b"")
-
-
-def _to_steps(vectors: NDArray[np.float32]) -> list[bytes]:
-    """Vectors with eight bits for each number: how many of 127 steps of the largest it is."""
-    longest = np.abs(vectors).max(1, initial=0, keepdims=True)
-    steps = np.rint(vectors * (_LARGEST / np.where(longest, longest, 1))).astype(np.int8)
-    return [row.tobytes() for row in steps]
-
-
-def compact_all(entries: Sequence[Entry]) -> list[Encoding]:
-    """The same of several records; those of one passage, which most have, at once."""
-    found = [one.encoding for one in entries]
-    size = len(found[0].vectors or b"") if found else 0
-    is_alike = all(
-        record.kind is not MemoryType.EPISODIC and len(encoding.vectors or b"") == size and encoding.terms
-        for record, encoding in entries
-    )
-    if not size or not is_alike or any(terms.count_passages(one.terms) > 1 for one in found):
-        return [compact(*one) for one in entries]
-    joined = b"".join(one.vectors or b"" for one in found)
-    vectors = np.frombuffer(joined, np.float16).reshape(len(found), -1).astype(np.float32)
-    return [Encoding(one.model, steps, b"") for one, steps in zip(found, _to_steps(vectors), strict=True)]
+    if passages == 1:
+        return Encoding(encoding.model, encoding.vectors, b"")
+    vectors = units(read_steps(encoding.vectors, passages)[:kept])
+    return Encoding(encoding.model, to_steps(vectors.sum(0)).tobytes(), b"")
 
 
 def expand(kind: Kind, rows: Iterable[IndexRow]) -> list[IndexRow]:
-    """Rows as an index takes them in: those of archived records with terms, and a vector like any other."""
+    """Rows as an index takes them in: those of archived records with terms."""
     expanded = list(rows)
     places = [place for place, row in enumerate(expanded) if not row.terms]
     if not places:
         return expanded
     some = [expanded[place] for place in places]
     words = terms.encode_each([_text(kind, row) for row in some])
-    made = zip(places, some, words, _vectors([row.vectors for row in some]), strict=True)
-    for place, row, said, vector in made:
-        expanded[place] = row._replace(vectors=vector, terms=said)
+    for place, row, said in zip(places, some, words, strict=True):
+        expanded[place] = row._replace(terms=said)
     return expanded
 
 
 def _text(kind: Kind, row: IndexRow) -> str:
     text = row.text or ""
     return summary_text(text, json.loads(row.metadata)) if kind.name is MemoryType.EPISODIC else text
-
-
-def _vectors(kept: Sequence[bytes | None]) -> list[bytes | None]:
-    """Vectors of eight bits as those of sixteen, of unit length. All of one length are made at once."""
-    made: list[bytes | None] = [None] * len(kept)
-    for length in {len(one) for one in kept if one}:
-        places = [place for place, one in enumerate(kept) if one is not None and len(one) == length]
-        steps = np.frombuffer(b"".join(kept[place] or b"" for place in places), np.int8).reshape(-1, length)
-        vectors = steps.astype(np.float32)
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        vectors /= np.where(lengths > 0, lengths, 1)[:, np.newaxis]
-        for place, vector in zip(places, vectors.astype(np.float16), strict=True):
-            made[place] = vector.tobytes()
-    return made

@@ -75,16 +75,13 @@ SIMILAR: Final = 0.5
 # --- meaning --------------------------------------------------------------------------------------------------------
 
 
-def common_direction(total: npt.NDArray[np.float64], count: int) -> tuple[Floats, float]:
-    """The unit direction that a scope's vectors share, and how much of it to take out: 0 of none, nearly 1 of many.
+def common_share(count: int) -> float:
+    """How much of the direction that a scope's vectors share is taken out: 0 of none, nearly 1 of many.
 
     Texts of one user resemble each other, and what all of them share tells none of them apart.
     """
-    length = float(np.linalg.norm(total))
-    if not count or length < 1e-6:
-        return np.zeros(len(total), np.float32), 0.0
     share = count / (count + _PRIOR_VECTORS)
-    return (total / length).astype(np.float32), share * (2 - share)
+    return share * (2 - share)
 
 
 def own_length(common: Floats, removed: float, square: Floats | np.float32 = _ONE) -> Floats:

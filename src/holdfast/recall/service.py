@@ -14,8 +14,6 @@ from functools import partial
 from operator import is_
 from typing import Any, Final, NamedTuple, TypeVar
 
-import numpy as np
-
 from holdfast.core.clock import check_deadline, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import TYPES, Encoding, Kind, MemoryType, Message, Record, Scope, State, Subject
@@ -25,6 +23,7 @@ from holdfast.recall import terms
 from holdfast.recall.arrays import Batch, no_garbage_collection, release_free_memory
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import compact, split_record
+from holdfast.recall.vectors import to_steps
 
 _log = logging.getLogger("holdfast.recall")
 #: After the embedder has failed, it is not asked for so long.
@@ -105,11 +104,11 @@ class Recall:
         """
         passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
-        halves = None if vectors is None else vectors.astype(np.float16)
+        steps = None if vectors is None else to_steps(vectors)
         model, encodings, start = self.model, [], 0
         for record, texts in watch(zip(records, passages, strict=True)):
             end = start + len(texts)
-            blob = None if halves is None else halves[start:end].tobytes()
+            blob = None if steps is None else steps[start:end].tobytes()
             encoding = Encoding(None if blob is None else model, blob, terms.encode(texts))
             encodings.append(compact(record, encoding) if record.state is State.ARCHIVED else encoding)
             start = end
@@ -118,7 +117,7 @@ class Recall:
     def encode_query(self, text: str) -> Query:
         """A query ready to be compared; without the embedder, by its words alone."""
         vectors = self._vectors([text])
-        return Query(None if vectors is None else vectors[0], terms.query_terms(text))
+        return Query(None if vectors is None else to_steps(vectors[0]), terms.query_terms(text))
 
     def _vectors(self, texts: Sequence[str]) -> Vectors | None:
         if self._paused_until and time.monotonic() < self._paused_until:

@@ -21,10 +21,10 @@ _PAIRS: Final = 4_096
 class SessionLinks:
     """The order of records within their sessions, by id, which is by time. A record is known by its slot."""
 
-    def __init__(self, ids: Sequence[str], vectors_of: Callable[[Ints], Floats]) -> None:
-        """``ids`` are those of the slots, and are read anew each time; ``vectors_of`` gives one vector a slot."""
+    def __init__(self, ids: Sequence[str], compare: Callable[[Ints, Ints], Floats]) -> None:
+        """``ids`` are those of the slots, and are read anew each time; ``compare`` gives slots' cosines with others."""
         self._id_of = ids.__getitem__
-        self._vectors_of = vectors_of
+        self._compare = compare
         self._names: list[str | None] = []
         self._members: dict[str, list[int]] = {}
         self.previous = GrowingArray(np.int64)
@@ -109,4 +109,4 @@ class SessionLinks:
         members, before = members[before != NONE], before[before != NONE]
         for start in range(0, len(members), _PAIRS):
             here, there = members[start : start + _PAIRS], before[start : start + _PAIRS]
-            self.likeness.view[here] = np.vecdot(self._vectors_of(here), self._vectors_of(there))
+            self.likeness.view[here] = self._compare(here, there)

@@ -1,0 +1,79 @@
+"""Vectors: directions of 8-bit numbers, and their products.
+
+A number is how many steps of 1/127 of the vector's largest number it is. That is the only form there is: stored, in
+archives and backups, in an index, and of a query. A length says nothing, so it is taken out of every product. Products
+of steps are sums of whole numbers: exact, and the same in any order, on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.recall.ranking import Floats
+
+Steps = npt.NDArray[np.int8]
+#: How many steps the largest number of a vector has.
+_LARGEST: Final = 127
+#: So many vectors are added up in 16 bits.
+_BLOCK: Final = 256
+
+
+def to_steps(vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64]) -> Steps:
+    """Vectors, in rows, by their steps. One without a direction is all zeros."""
+    longest = np.abs(vectors).max(-1, initial=0, keepdims=True)
+    steps: Steps = np.rint(vectors * (_LARGEST / np.where(longest, longest, 1))).astype(np.int8)
+    return steps
+
+
+def read_steps(blob: bytes, count: int) -> Steps:
+    """So many vectors, as they are stored."""
+    return np.frombuffer(blob, np.int8).reshape(count, -1)
+
+
+def scales(vectors: Steps) -> Floats:
+    """What makes each vector one of length 1; 0 for one without a direction."""
+    lengths = np.sqrt(pair_products(vectors, vectors))
+    return np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+
+
+def units(vectors: Steps) -> Floats:
+    """Vectors of length 1."""
+    return vectors * scales(vectors)[:, np.newaxis]
+
+
+def products(vectors: Steps, other: Steps) -> Floats:
+    """The product of each vector's steps with those of another one."""
+    found = np.zeros(len(vectors), np.float32)
+    if vectors.size:
+        from simsimd import cdist  # noqa: PLC0415 - what only writes does not wait for it
+
+        cdist(other[np.newaxis], vectors, metric="dot", out=found[np.newaxis])
+    return found
+
+
+def pair_products(vectors: Steps, others: Steps) -> Floats:
+    """The product of each vector's steps with those of its partner."""
+    found = np.zeros(len(vectors), np.float32)
+    if vectors.size:
+        from simsimd import dot  # noqa: PLC0415
+
+        dot(vectors, others, out=found)
+    return found
+
+
+def cosine(one: Steps, other: Steps) -> float:
+    """The product of two vectors of length 1; 0 if one has no direction."""
+    pair = np.stack([one, other])
+    return float(products(pair, one)[1] * scales(pair).prod())
+
+
+def add_up(vectors: Steps) -> npt.NDArray[np.int64]:
+    """The sum of all steps."""
+    blocks = len(vectors) // _BLOCK
+    whole, rest = vectors[: blocks * _BLOCK], vectors[blocks * _BLOCK :]
+    sums = np.add.reduce(whole.reshape(blocks, _BLOCK, vectors.shape[1]), 1, np.int16)
+    total: npt.NDArray[np.int64] = sums.sum(0, np.int64) + rest.sum(0, np.int64)
+    return total
