@@ -52,7 +52,8 @@ def expanded(record: Record, kept: Encoding) -> IndexRow:
 
 def vector(row: IndexRow) -> npt.NDArray[np.float32]:
     assert row.vectors is not None
-    return units(read_steps(row.vectors, 1))[0]
+    (one,) = units(read_steps(row.vectors, 1))
+    return np.asarray(one)
 
 
 def words(row: IndexRow) -> list[tuple[int, int]]:
