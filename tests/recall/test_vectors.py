@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,13 @@ def test_without_dimensions_there_are_products_of_nothing() -> None:
 
     assert products(nothing, nothing[0]).tolist() == scales(nothing).tolist() == [0, 0, 0]
     assert add_up(nothing).tolist() == []
+
+
+def test_a_product_takes_no_reference_that_it_does_not_own() -> None:
+    vectors = np.ones((2, 9), np.int8)
+    before = sys.getrefcount(None)
+    for _ in range(1_000):
+        products(vectors, vectors[0])
+        pair_products(vectors, vectors)
+
+    assert sys.getrefcount(None) > before - 500

@@ -52,7 +52,7 @@ def test_rf_003_3_add_long_term_memory(memory: MemoryManager, holdfast: Holdfast
     assert set(result) == RESULT_FIELDS
     assert result["quota_remaining"] == 9_999
     rows = raw.rows(holdfast, "SELECT length(vectors), models.id FROM records JOIN models ON model = code")
-    assert rows == [(2 * holdfast.embedder.dim, holdfast.recall.model)], "an embedding is made from the content"
+    assert rows == [(holdfast.embedder.dim, holdfast.recall.model)], "an embedding is made from the content"
 
 
 def test_rf_003_4_retrieve_by_semantic_search(memory: MemoryManager) -> None:

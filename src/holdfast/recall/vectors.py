@@ -46,22 +46,22 @@ def units(vectors: Steps) -> Floats:
 
 def products(vectors: Steps, other: Steps) -> Floats:
     """The product of each vector's steps with those of another one."""
-    found = np.zeros(len(vectors), np.float32)
-    if vectors.size:
-        from simsimd import cdist  # noqa: PLC0415 - what only writes does not wait for it
+    if not vectors.size:
+        return np.zeros(len(vectors), np.float32)
+    from simsimd import cdist  # noqa: PLC0415 - who only writes does not wait for it
 
-        cdist(other[np.newaxis], vectors, metric="dot", out=found[np.newaxis])
+    # Not into an array of ours: with ``out``, simsimd gives back a None that is not its own, until none are left.
+    found: Floats = np.asarray(cdist(other[np.newaxis], vectors, metric="dot", out_dtype="float32"))[0]
     return found
 
 
 def pair_products(vectors: Steps, others: Steps) -> Floats:
     """The product of each vector's steps with those of its partner."""
-    found = np.zeros(len(vectors), np.float32)
-    if vectors.size:
-        from simsimd import dot  # noqa: PLC0415
+    if not vectors.size:
+        return np.zeros(len(vectors), np.float32)
+    from simsimd import dot  # noqa: PLC0415
 
-        dot(vectors, others, out=found)
-    return found
+    return np.asarray(dot(vectors, others, out_dtype="float32"))
 
 
 def cosine(one: Steps, other: Steps) -> float:
