@@ -89,7 +89,7 @@ def test_jobs_are_followed_to_their_end_with_and_without_scripts(window: Open, s
     opened = window(scripts=scripts)
     opened.open(f"/console/erasure?user_id={USER}")
     with opened.page.expect_download() as saved:
-        opened.click("Export all of this user")
+        opened.click("Export all that is kept")
     assert saved.value.path().stat().st_size > 1_000
     if not scripts:
         opened.click("See how much was sent")

@@ -101,7 +101,7 @@ def test_erase_a_user_and_download_the_certificate(opened: Window, world: World,
     opened.click("Erasure")
     fill(opened.page, "User", "user_90", enter=True)
     heading(opened.page, "What it does")
-    assert "long_term" in opened.text()
+    assert "long-term memories" in opened.text()
     opened.click("Erase for good", role="button")
     opened.page.get_by_role("heading", name="Erased").wait_for()  # where a reader is in the way, a part of it waits
     with opened.page.expect_download() as saved:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from holdfast.edges.console.drawings import Area, Moment, areas, bars, days, life
-from holdfast.edges.console.formats import count, duration, identifier, number, sentence, size, text, when
+from holdfast.edges.console.formats import count, cron, duration, identifier, number, sentence, size, text, when
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=100)
@@ -98,3 +98,17 @@ def test_texts_keep_to_themselves() -> None:
     assert "…" in identifier("x" * 200)
     assert "<time" in sentence(f"it goes on 2027-07-05T12:53:55.552887+00:00: {NASTY}")
     assert "<script>" not in sentence(NASTY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("* * * * *", "every minute"),
+        ("0 3 * * *", "every day at 03:00"),
+        ("45 1 * * 0", "Sundays at 01:45"),
+        ("*/5 1 * * 0", "by its own rule"),
+        ("0 3 1 * *", "by its own rule"),
+    ],
+)
+def test_when_a_job_runs_is_said_in_words_where_there_are_plain_ones(fields: str, said: str) -> None:
+    assert cron(fields) == said

@@ -140,16 +140,16 @@ def days(values: Sequence[int], first: str, last: str, words: str) -> Markup:
     """A number for each day as a line, with the days at its ends and the last value."""
     width, height, base = 680.0, 150.0, 124.0
     most = max([*values, 1])
-    step = (width - 110) / max(1, len(values) - 1)
-    points = [(20 + step * number, base - 96 * value / most) for number, value in enumerate(values)]
+    step = (width - 92) / max(1, len(values) - 1)
+    points = [(2 + step * number, base - 96 * value / most) for number, value in enumerate(values)]
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    end_x, end_y = points[-1] if points else (20.0, base)
+    end_x, end_y = points[-1] if points else (2.0, base)
     parts = [
-        _line(20, base, width - 90, base, "axis"),
+        _line(0, base, width - 90, base, "axis"),
         Markup('<polyline points="{}" class="trend"/>').format(drawn),
         Markup('<circle cx="{:.1f}" cy="{:.1f}" r="4" class="trend-end"/>').format(end_x, end_y),
         _text(end_x + 10, end_y + 4, f"{values[-1]:,}" if values else "", "strong"),
-        _text(20, 145, first, "soft"),
+        _text(0, 145, first, "soft"),
         _text(width - 90, 145, last, "soft", "end"),
     ]
     return _svg(width, height, words, parts)
@@ -163,11 +163,11 @@ def bars(rows: Sequence[tuple[str, float, str]], words: str) -> Markup:
         y = 22.0 + 26 * number
         width = 12 + 258 * (value / longest) ** 0.35 if value > 0 else 4
         parts += [
-            _text(20, y, name),
-            Markup('<rect x="190" y="{:.0f}" width="{:.0f}" height="12" rx="6" class="bar bar-{}"/>').format(
+            _text(0, y, name),
+            Markup('<rect x="160" y="{:.0f}" width="{:.0f}" height="12" rx="6" class="bar bar-{}"/>').format(
                 y - 10, width, number
             ),
-            _text(200 + width, y, said, "soft"),
+            _text(170 + width, y, said, "soft"),
         ]
     return _svg(680, 12 + 26 * len(rows), words, parts, "bars")
 

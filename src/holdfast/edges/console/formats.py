@@ -18,6 +18,8 @@ LINE_CHARS: Final = 160
 PAGE_CHARS: Final = 4_000
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 _MOMENTS: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z))")
+_WEEKDAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
+_AT_A_TIME: Final = re.compile(r"(\d+) (\d+) \* \* ([0-6*])")
 #: The five states, each with its class and its word; other words that mean one of them.
 _STATES: Final = {
     "active": ("active", "active"),
@@ -109,6 +111,15 @@ def day(value: str | date) -> str:
     """A day, such as 2 Mar 2026."""
     one = date.fromisoformat(value[:10]) if isinstance(value, str) else value
     return f"{one.day} {one:%b %Y}"
+
+
+def cron(fields: str) -> str:
+    """When a job runs, in words, where five fields of cron say something that has plain ones."""
+    found = _AT_A_TIME.fullmatch(fields)
+    if found is None:
+        return "every minute" if fields == "* * * * *" else "by its own rule"
+    minute, hour, weekday = found.groups()
+    return f"{'every day' if weekday == '*' else _WEEKDAYS[int(weekday)]} at {int(hour):02}:{int(minute):02}"
 
 
 def state(name: str, word: str | None = None) -> Markup:

@@ -62,6 +62,7 @@ def _environment() -> Environment:
         "id": formats.identifier,
         "file": formats.file,
         "sentence": formats.sentence,
+        "cron": formats.cron,
     }
     made.globals |= {
         "link": formats.link,

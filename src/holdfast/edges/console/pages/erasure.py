@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.edges.console.formats import link, number
+from holdfast.edges.console.formats import kind, link, number
 from holdfast.edges.console.table import Effect, Entry, Fields, Section
 from holdfast.edges.console.visit import Visit
 
@@ -29,8 +29,8 @@ def show_erasure(visit: Visit) -> dict[str, Any]:
 def _describe_preview(found: dict[str, Any], _query: object) -> dict[str, Any]:
     """How much of the user lies where, and what refuses or delays it."""
     user_id = found["user_id"]
-    rows = [(f"memories, {kind}", number(count)) for kind, count in found["memories"].items() if count]
-    rows += [(one["name"], number(one["found"])) for one in found["places"] if one["found"]]
+    rows = [(f"{kind(name)} memories", number(count)) for name, count in found["memories"].items() if count]
+    rows += [(one["name"], number(one["found"])) for one in found["places"] if one["name"] != "memories"]
     if not found["is_known"]:
         effect = Effect([f"nothing was ever kept of a user {user_id}"], is_possible=False)
     elif found["is_refused"]:

@@ -11,7 +11,17 @@ from holdfast.edges.console.visit import Visit
 schedule = Section("Schedule")
 _PATH: Final = "/schedule"
 #: What is told of a run's result.
-_TOLD: Final = ("archive", "recycle", "delete", "memories", "users", "held", "stale", "audit_entries_cut")
+_TOLD: Final = {
+    "archive": "archived",
+    "recycle": "to the recycle bin",
+    "delete": "deleted for good",
+    "memories": "memories",
+    "users": "users",
+    "held": "kept by holds",
+    "stale": "changed meanwhile",
+    "audit_entries_cut": "old audit entries cut",
+}
+_ONE: Final = {"memories": "memory", "users": "user", "audit_entries_cut": "old audit entry cut"}
 
 
 @schedule.page(_PATH, calls=["list_jobs", "list_runs"])
@@ -24,7 +34,8 @@ def show_schedule(visit: Visit) -> dict[str, Any]:
 def sum_up(result: dict[str, Any]) -> str:
     """What a run did, in a few words."""
     counts = {**result, **result.get("counts", {})}
-    done = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in _TOLD if counts.get(name)]
+    counts = {name: counts[name] for name in _TOLD if counts.get(name)}
+    done = [f"{count:,} {_ONE.get(name, _TOLD[name]) if count == 1 else _TOLD[name]}" for name, count in counts.items()]
     return ", ".join(done) or "nothing was due"
 
 
