@@ -62,9 +62,9 @@ class Header:
     sha256: str
 
 
-def seal_pack(subject_alias: str, items: Sequence[Packed]) -> bytes:
-    """The pack of a subject's records; the same records give the same bytes."""
-    plain = b"".join(_line(item) for item in items)
+def seal_pack(subject_alias: str, items: Sequence[Packed | bytes]) -> bytes:
+    """The pack of a subject's records, or of their lines; the same records give the same bytes."""
+    plain = b"".join(item if isinstance(item, bytes) else _line(item) for item in items)
     header = Header(CODEC, len(items), subject_alias, hashlib.sha256(plain).hexdigest())
     body = b"%s%d\n%s\n%s" % (_MAGIC, VERSION, to_json(asdict(header)).encode(), zlib.compress(plain, _LEVEL))
     return body + pack_digest(body)
@@ -134,6 +134,12 @@ def groups(sizes: Iterable[int], most: int = PACK_BYTES) -> Iterator[slice]:
         held += size
     if end > start:
         yield slice(start, end)
+
+
+def to_line(record_id: str, kind: str, content: str, body: str | None, metadata: str) -> bytes:
+    """The line of a record whose ``body`` and ``metadata`` are JSON already, as it is stored."""
+    told = f'"kind":{to_json(kind)},"content":{to_json(content)},"body":{body or "null"},"metadata":{metadata}'
+    return f'{{"id":{to_json(record_id)},"document":{{{told}}}}}\n'.encode()
 
 
 def _line(item: Packed) -> bytes:

@@ -33,12 +33,12 @@ from holdfast.core.records import (
     State,
     Subject,
 )
-from holdfast.core.values import stored_size, to_json
+from holdfast.core.values import parse_json_object, stored_size, to_json
 from holdfast.installation import upgrade_command
 from holdfast.ports.coordination import Lease
 from holdfast.ports.feed import Summarizer
 from holdfast.ports.objects import NewPack, ObjectStore, Pack, PackKey, PackPlan, PackStore, Swap
-from holdfast.ports.records import RecordStore
+from holdfast.ports.records import Content, RecordStore
 from holdfast.ports.subjects import is_tombstone
 from holdfast.recall.passages import compact
 from holdfast.recall.summaries import shorten
@@ -80,7 +80,7 @@ class Kept(NamedTuple):
     after: int = 0
 
 
-Found = Sequence[tuple[Decision, Entry]]
+Found = Sequence[tuple[Decision, Content]]
 
 
 @dataclass(eq=False, repr=False)
@@ -99,7 +99,8 @@ class _Draft:
 
     def seal(self) -> bytes:
         """The bytes of the object."""
-        return packs.seal_pack(self.alias, [*self.staying, *(_packed(entry) for _, entry in self.new)])
+        lines = (packs.to_line(one.id, found.kind, one.content, one.body, one.metadata) for found, one in self.new)
+        return packs.seal_pack(self.alias, [*self.staying, *lines])
 
 
 @dataclass(eq=False, repr=False)
@@ -121,27 +122,34 @@ class Archives:
         """Archive records of several subjects, all of one kind, as decided; what became of each. All that is read is
         held until it has moved: whoever calls this bounds how much that is.
         """
-        archive = TYPES[MemoryType(batches[0][1][0].kind)].archive
-        plans = self.packs.plans([(subject, None) for subject, _ in batches], below=_SMALL)
-        entries = self.records.entries_of([(subject, [one.id for one in decisions]) for subject, decisions in batches])
-        drafts: list[_Draft] = []
-        moves: list[tuple[Subject, Move, Entry]] = []
-        for (subject, decisions), plan, known in zip(batches, plans, entries, strict=True):
-            found = [(decision, known[decision.id]) for decision in decisions if decision.id in known]
-            if plan is None:  # erased meanwhile
-                continue
-            if archive is Archive.SUMMARY:
-                moves += [(subject, _archive(decision, _in_place(entry)), entry) for decision, entry in found]
-            else:
-                drafts += self._draft(subject, plan, found)
-        done = self._move(run, moves) | self._pack(run, drafts)
+        wanted = [(subject, [one.id for one in decisions]) for subject, decisions in batches]
+        if TYPES[MemoryType(batches[0][1][0].kind)].archive is Archive.SUMMARY:
+            entries = zip(batches, self.records.entries_of(wanted), strict=True)
+            done = self._move(
+                run,
+                [
+                    (subject, _archive(decision, _in_place(known[decision.id])), _stored_bytes(known[decision.id]))
+                    for (subject, decisions), known in entries
+                    for decision in decisions
+                    if decision.id in known
+                ],
+            )
+        else:
+            plans = self.packs.plans([(subject, None) for subject, _ in batches], below=_SMALL)
+            contents = zip(batches, plans, self.records.contents_of(wanted), strict=True)
+            drafts: list[_Draft] = []
+            for (subject, decisions), plan, known in contents:
+                if plan is not None:  # else erased meanwhile
+                    found = [(decision, known[decision.id]) for decision in decisions if decision.id in known]
+                    drafts += self._draft(subject, plan, found)
+            done = self._pack(run, drafts)
         return [[done.get(decision.id, Kept(Outcome.STALE)) for decision in decisions] for _, decisions in batches]
 
     def _draft(self, subject: Subject, plan: PackPlan, found: Found) -> Iterator[_Draft]:
         """The packs that a subject's records go into. A small one is written anew with what is added to it, so that no
         crumbs are left.
         """
-        sizes = [len(entry.record.content) + 256 for _, entry in found]
+        sizes = [len(one.content) + 256 for _, one in found]
         for part in packs.groups(sizes):
             draft = _Draft(subject, plan.alias, new=found[part])
             try:
@@ -161,9 +169,9 @@ class Archives:
         """Write packs, let what is new and what stays lie in them, and let go those whose places they take."""
         written = self._write(run, drafts) if drafts else []
         moves = [
-            (draft.subject, _archive(decision, self._cold(draft.number, entry, compact(*entry))), entry)
+            (draft.subject, _archive(decision, self._cold(draft.number, one)), one.size)
             for draft in written
-            for decision, entry in draft.new
+            for decision, one in draft.new
         ]
         done = self._move(run, moves)
         joined = [(draft, draft.old) for draft in written if draft.old is not None]
@@ -193,17 +201,17 @@ class Archives:
         written = [draft for (draft, _), problem in zip(opened, problems, strict=True) if problem is None]
         for problem in filter(None, problems):
             run.note(problem)
-        plans = self.packs.plans([(draft.subject, draft.number) for draft in written])
-        lost = [draft for draft, plan in zip(written, plans, strict=True) if plan is None or plan.pack is None]
+        still = self.packs.are_open([(draft.subject, draft.number) for draft in written])
+        lost = [draft for draft, is_open in zip(written, still, strict=True) if not is_open]
         if lost:  # it took so long that another process has taken over, and given them up
             objects.delete([draft.name for draft in lost])
             raise errors.LeaseLostError(f"another process has taken over; {len(lost)} objects were given up")
         return written
 
-    def _cold(self, number: int, entry: Entry, encoding: Encoding) -> Keeping:
-        record = entry.record
-        metadata = {name: value for name, value in record.metadata.items() if name != "document"}
-        return Keeping(self._summary(record.content), None, metadata, encoding, number)
+    def _cold(self, number: int, one: Content) -> Keeping:
+        metadata = {} if one.metadata == "{}" else parse_json_object(one.metadata)
+        metadata.pop("document", None)
+        return Keeping(self._summary(one.content), None, metadata, compact(None, one.encoding), number)
 
     def _summary(self, content: str) -> str:
         most = min(_MOST, max(_LEAST, len(content) // _PART))
@@ -213,8 +221,8 @@ class Archives:
             return shorten(content, most)
         return self.summarizer.summarize([content[:_READ]], max_chars=most) or shorten(content, most)
 
-    def _move(self, run: Run, moves: Sequence[tuple[Subject, Move, Entry]]) -> dict[str, Kept]:
-        """Archive records as they were read, each subject's together."""
+    def _move(self, run: Run, moves: Sequence[tuple[Subject, Move, int]]) -> dict[str, Kept]:
+        """Archive records as they were read, with the bytes that they took then, each subject's together."""
         done: dict[str, Kept] = {}
         for start in range(0, len(moves), run.most):
             some = moves[start : start + run.most]
@@ -226,8 +234,9 @@ class Archives:
             answers = self.records.transition_all(list(batches.items()), **how)
             run.timed(len(some), time.monotonic() - began)
             outcomes = (outcome for answered in answers for outcome in answered)
-            for (_, move, entry), outcome in zip(some, outcomes, strict=True):
-                done[move.id] = _kept(outcome, entry, move)
+            for (_, move, before), outcome in zip(some, outcomes, strict=True):
+                is_done = outcome is Outcome.DONE
+                done[move.id] = Kept(outcome, before, _kept_bytes(move)) if is_done else Kept(outcome)
         return done
 
     # --- and back -----------------------------------------------------------------------------------------------------
@@ -377,23 +386,18 @@ def _in_place(entry: Entry) -> Keeping:
     return Keeping(record.content, None, record.metadata, compact(record, encoding), None)
 
 
-def _kept(outcome: Outcome, entry: Entry, move: Move) -> Kept:
-    if outcome is not Outcome.DONE or move.keeping is None:
-        return Kept(outcome)
+def _stored_bytes(entry: Entry) -> int:
     record = entry.record
-    before = Keeping(record.content, record.body, record.metadata, entry.encoding, None)
-    return Kept(outcome, _stored_bytes(before), _stored_bytes(move.keeping))
+    return _count_bytes(Keeping(record.content, record.body, record.metadata, entry.encoding, None))
 
 
-def _stored_bytes(keeping: Keeping) -> int:
+def _kept_bytes(move: Move) -> int:
+    return 0 if move.keeping is None else _count_bytes(move.keeping)
+
+
+def _count_bytes(keeping: Keeping) -> int:
     """What a row takes for text, metadata and recall."""
     packed = [keeping.content] + ([] if keeping.body is None else [to_json(keeping.body)])
     recall = len(keeping.encoding.terms) + len(keeping.encoding.vectors or b"")
     noted = len(to_json(keeping.metadata).encode()) if keeping.metadata else 2
     return sum(map(stored_size, packed)) + noted + recall
-
-
-def _packed(entry: Entry) -> Packed:
-    record = entry.record
-    document = {"kind": record.kind.value, "content": record.content, "body": record.body, "metadata": record.metadata}
-    return Packed(record.id, document)

@@ -139,6 +139,9 @@ class PackReader(Protocol):
     def get(self, subject: Subject, number: int) -> Pack | None:
         """A pack that is kept, or stale."""
 
+    def are_open(self, packs: Sequence[PackKey]) -> list[bool]:
+        """Whether each of them is still noted as being written."""
+
     def unsettled(self, tenant: str) -> list[Pack]:
         """The packs that something is to be done with."""
 

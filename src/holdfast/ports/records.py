@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
 from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import KeptOutError
-from holdfast.core.records import Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
+from holdfast.core.records import Encoding, Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
 from holdfast.ports.coordination import Lease
 
 
@@ -182,6 +182,20 @@ class PutOutcome(NamedTuple):
     """The version that is current now; ``None`` where it was recycled."""
 
 
+class Content(NamedTuple):
+    """What of a record goes to cold storage."""
+
+    id: str
+    metadata: str
+    """JSON."""
+    content: str
+    body: str | None
+    """JSON."""
+    encoding: Encoding
+    size: int
+    """How many bytes the row takes for all of this."""
+
+
 class RecordReader(Protocol):
     """Reads records of the kinds that ``TYPES`` calls durable."""
 
@@ -205,6 +219,9 @@ class RecordReader(Protocol):
 
     def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
         """The same of several subjects, each with the ids that are wanted."""
+
+    def contents_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Content]]:
+        """What of each subject's records goes to cold storage, by their ids, without what is not there."""
 
     def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
         """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
@@ -304,6 +321,10 @@ class RecordWriter(Protocol):
         ``DELETED`` is gone, with all that is known of it. ``AgentRemovedError`` if the ``agent`` that does it is in the
         recycle bin.
         """
+
+    @property
+    def writers(self) -> int:
+        """How many of these can be under way at the same time."""
 
     def transition_all(
         self, batches: Batches, *, now: int, lease: Lease | None = None, rules: int | None = None

@@ -155,10 +155,11 @@ def _atoms(text: str, size: int) -> Iterator[str]:
 _NOTHING: Final = Encoding(None, None, b"")
 
 
-def compact(record: Record, encoding: Encoding) -> Encoding:
+def compact(record: Record | None, encoding: Encoding) -> Encoding:
     """What stays of a record's encoding when it is archived: one vector, in the middle of all of them, and no terms.
 
-    ``record`` is the record as it was encoded. Of an episode the vector is its summary's: nothing of a message is
+    ``record`` is the record as it was encoded, or ``None`` if it is no episode. Of an episode the vector is its
+    summary's: nothing of a message is
     kept. Where the encoding is not of the passages that the episode has now (it was made by other rules), nothing
     is kept, and the vector is left to the next recall.
     """
@@ -166,7 +167,7 @@ def compact(record: Record, encoding: Encoding) -> Encoding:
         return encoding
     passages = terms.count_passages(encoding.terms)
     kept = passages
-    if record.kind is MemoryType.EPISODIC:
+    if record is not None and record.kind is MemoryType.EPISODIC:
         if passages != len(split_record(record)):
             return _NOTHING
         kept = len(split_summary(record))

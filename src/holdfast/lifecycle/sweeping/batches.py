@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +32,8 @@ _ARCHIVED_SECONDS: Final = 0.1
 _ARCHIVED_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES: Final = 2_000
 Refresh = Callable[[Subject, list[str]], None]
+_Group = list[tuple[Subject, list[Decision]]]
+_Running = tuple[_Group, "Future[tuple[list[Kept], float]]"]
 
 
 @dataclass(eq=False, repr=False)
@@ -97,8 +101,7 @@ class Batches:
             return
         began = time.monotonic()
         if waiting[0].target is State.ARCHIVED:
-            for group in self._groups(waiting):
-                self._archive(group)
+            self._archive_all(waiting)
             return
         store = self.tenant.history if waiting[0].kind == HISTORY else self.tenant.records
         grouped = _by_subject(waiting)
@@ -112,24 +115,61 @@ class Batches:
         self._batch = _adapt(self._batch, _GOAL_SECONDS, took)
         self._rest(took)
 
-    def _groups(self, decisions: Sequence[Decision]) -> Iterator[list[tuple[Subject, list[Decision]]]]:
+    def _groups(self, decisions: Sequence[Decision]) -> Iterator[_Group]:
         """What is archived together: a subject's records as far as it goes, and as much of several as is moved in the
         time of one transaction, and held in memory.
         """
-        group: list[tuple[Subject, list[Decision]]] = []
+        group: _Group = []
+        count = size = 0
         for subject, theirs in _by_subject(decisions):
             for part in groups([decision.size for decision in theirs], _ARCHIVED_BYTES):
-                some = [*(one for _, taken in group for one in taken), *theirs[part]]
-                size = sum(decision.size for decision in some)
+                some = theirs[part]
+                more = sum(decision.size for decision in some)
                 is_other = bool(group) and group[-1][0] == subject
-                if group and (len(some) > self._archived or size > _ARCHIVED_BYTES or is_other):
+                if group and (count + len(some) > self._archived or size + more > _ARCHIVED_BYTES or is_other):
                     yield group
-                    group = []
-                group.append((subject, theirs[part]))
+                    group, count, size = [], 0, 0
+                group.append((subject, some))
+                count, size = count + len(some), size + more
         yield group
 
-    def _archive(self, group: Sequence[tuple[Subject, list[Decision]]]) -> None:
-        """Archive records; without cold storage, those that need it wait for the next sweep."""
+    def _archive_all(self, decisions: Sequence[Decision]) -> None:
+        """Archive in groups, some at the same time where the store can: one is packed while the other waits for the
+        store or for a disk. A subject is in one of them at most.
+        """
+        running: deque[_Running] = deque()
+        most = self.tenant.records.writers if self.load >= 1.0 else 1
+        with ThreadPoolExecutor(most, "holdfast-sweep") as pool:
+            try:
+                for group in self._groups(decisions):
+                    while running and (len(running) == most or running[-1][0][-1][0] == group[0][0]):
+                        self._finish(running)
+                    running.append((group, pool.submit(copy_context().run, self._archive, group)))
+            finally:
+                self._finish_all(running)
+
+    def _finish_all(self, running: deque[_Running]) -> None:
+        """Count what is under way, whatever becomes of any of it."""
+        while running:
+            try:
+                self._finish(running)
+            except BaseException:
+                self._finish_all(running)
+                raise
+
+    def _finish(self, running: deque[_Running]) -> None:
+        """Wait for the first of the groups that are under way, and count what became of it."""
+        group, future = running.popleft()
+        kept, took = future.result()
+        self._count([decision for _, some in group for decision in some], [one.outcome for one in kept])
+        self.bytes_before += sum(one.before for one in kept)
+        self.bytes_after += sum(one.after for one in kept)
+        self._rest(took)
+
+    def _archive(self, group: _Group) -> tuple[list[Kept], float]:
+        """Archive records; without cold storage, those that need it wait for the next sweep. What became of each, and
+        how long it took.
+        """
         began = time.monotonic()
         decisions = [decision for _, some in group for decision in some]
         cold = TYPES[MemoryType(decisions[0].kind)].archive is Archive.COLD
@@ -139,10 +179,7 @@ class Batches:
             run = Run(self.now, self.order.lease(), self.rules, *how)
             with self.coping():
                 kept = [one for some in self.archives.keep(group, run) for one in some]
-        self._count(decisions, [one.outcome for one in kept])
-        self.bytes_before += sum(one.before for one in kept)
-        self.bytes_after += sum(one.after for one in kept)
-        self._rest(time.monotonic() - began)
+        return kept, time.monotonic() - began
 
     def _note_time(self, records: int, took: float) -> None:
         self._archived = _adapt(records, _ARCHIVED_SECONDS, took)

@@ -205,9 +205,12 @@ class Keyring:
         self.claim()
         with suppress(errors.KeyMissingError):
             return self.get(key_id)
-        with suppress(errors.ConflictError):  # another was faster
-            self.keep(_name(key_id), new_key(key_id), now=now)
-        return self.get(key_id)
+        made = new_key(key_id)
+        try:
+            self.keep(_name(key_id), made, now=now)
+        except errors.ConflictError:  # another was faster
+            return self.get(key_id)
+        return made
 
     def destroy(self, key_id: str) -> int:
         """Destroy a key for good, with abandoned ones of the same id, and the notes beside it; how many keys it was."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
+from weakref import WeakValueDictionary
 
 if sys.platform == "win32":
     import msvcrt
@@ -123,15 +125,37 @@ def remove_empty(folder: Path, *, below: Path) -> None:
             remove_empty(folder.parent, below=below)
 
 
+class _Turns:
+    """Who brings the entries of a folder to the disk: one thread after the other."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.begun = self.done = 0
+
+
+_TURNS: Final[WeakValueDictionary[Path, _Turns]] = WeakValueDictionary()
+_TURNS_LOCK: Final = threading.Lock()
+
+
 def sync_folder(folder: Path) -> None:
-    """Bring the entries of a folder to the disk."""
+    """Bring the entries of a folder to the disk. Of the threads that come while one is at it, the next does it for all
+    of them.
+    """
     if _WINDOWS:
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        _sync(descriptor)
-    finally:
-        os.close(descriptor)
+    with _TURNS_LOCK:
+        turns = _TURNS.setdefault(folder, _Turns())
+    came = turns.begun
+    with turns.lock:
+        if turns.done > came:  # begun after this one came, and done
+            return
+        turns.begun += 1
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+        turns.done = turns.begun
 
 
 # --- one writer at a time, among threads and processes ----------------------------------------------------------------

@@ -37,7 +37,7 @@ class LocalObjects:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._incoming = folder / INCOMING
-        self._tidied = False
+        self._tidied = self._is_noted = False
 
     @property
     def url(self) -> str:
@@ -59,9 +59,11 @@ class LocalObjects:
             # All of them, not only those made here: another writer may have made one and not synced its entry yet.
             for folder in (self._folder / above for above in Path(name).parents):
                 disk.sync_folder(folder)
-            for folder in {self._folder.parent, *(folder.parent for folder in made)}:
+            new = {folder.parent for folder in made} | (set() if self._is_noted else {self._folder.parent})
+            for folder in new:
                 with suppress(PermissionError):  # above our folder we may be allowed to make one and not to look
                     disk.sync_folder(folder)
+            self._is_noted = True  # no delete removes our folder
         return _tag(data)
 
     def get(self, name: str) -> bytes:

@@ -118,6 +118,8 @@ class _Cancel:
 
 
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of, we raise
+#: What is moved for many users is moved by so many transactions at the same time.
+_WRITERS: Final = 2
 _PATIENCE: Final = 10.0
 #: After so long the server gives up a transaction whose process stands still, and lets others pass: before that
 #: process's lease is over.
@@ -166,6 +168,7 @@ class PostgresDatabase:
         self._called = called
         self._busy_seconds = busy_seconds
         self._patience = min(busy_seconds, _PATIENCE)
+        self.writers = max(1, min(_WRITERS, pool_size - 1))
         self._state = OpenState(self.place)
         self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None

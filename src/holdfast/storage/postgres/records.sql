@@ -26,6 +26,12 @@ INSERT INTO subject_locks (subject) VALUES ($1) ON CONFLICT (subject) DO NOTHING
 -- name: subject_lock
 SELECT number, xid FROM subject_lock($1, $2)
 
+-- name: lock_subjects
+SELECT subject, number, xid FROM lock_subjects($1::bigint[], $2::text[])
+
+-- name: subject_numbers
+SELECT subject, no AS number, NULL AS xid FROM subjects WHERE subject = ANY ($1::text[])
+
 -- name: lock_subject
 SELECT subject FROM subject_locks WHERE subject = $1 FOR NO KEY UPDATE
 

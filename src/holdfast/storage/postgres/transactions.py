@@ -69,6 +69,14 @@ class Locked(NamedTuple):
     xid: str | None = None
 
 
+class NumberedRow(NamedTuple):
+    """One of several subjects that were looked up, or locked, by a transaction of this name."""
+
+    subject: Subject
+    number: int
+    xid: str | None
+
+
 class Statement:
     """A statement, and which of its parameters are such texts."""
 
@@ -438,13 +446,17 @@ class PostgresTransaction:
         """The same for several, in the order of their numbers."""
         new = [subject for subject in dict.fromkeys(subjects) if subject not in self._numbers]
         if len(new) > 1:
-            self.ask_ahead(("records.subject_no", (subject,)) for subject in new)
+            wanted: tuple[Column, ...] = (Column(map(str, new)),)
             if self._writes:
-                found = {subject: self.find(int, "records.subject_no", (subject,)) or 0 for subject in new}
-                new = sorted(new, key=found.__getitem__)
-                self.ask_ahead(("records.subject_lock", (tenant_lock(self._schema, one), one)) for one in new)
-        known = {subject: self.number_of(subject) for subject in new}
-        return [self._numbers.get(subject, known.get(subject)) for subject in subjects]
+                locks = {tenant: tenant_lock(self._schema, one) for tenant, one in ((one.tenant, one) for one in new)}
+                wanted = (Column(sorted(locks.values())), *wanted)
+            name = "records.lock_subjects" if self._writes else "records.subject_numbers"
+            for row in rows_of(NumberedRow, name, self._catch_up([piece(name, wanted)])[-1]):
+                self._numbers[row.subject] = row.number
+                self.xid = row.xid
+        elif new:
+            self.number_of(new[0])
+        return [self._numbers.get(subject) for subject in subjects]
 
     def _lock_subject(self, subject: Subject) -> int | None:
         """Share the tenant's lock, find the subject, and wait for its lock: in one go."""

@@ -243,6 +243,11 @@ class RequestDatabase:
         """Whether what is written now is part of a transaction that is not committed yet when its block ends."""
         return self._request() is not None or self._together() is not None
 
+    @property
+    def writers(self) -> int:
+        """How many transactions can write at the same time: within one, none beside it."""
+        return 1 if self.is_shared else self._database.writers
+
 
 def write_together(database: Transactions, subject: Subject) -> AbstractContextManager[None]:
     """What the stores over a database write for a subject in the block is one transaction."""

@@ -42,23 +42,19 @@ from holdfast.ports.rules import Census
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import R, RowType, SqlStore, Transaction
-from holdfast.storage.relational.moves import (
-    CurrentRow,
-    Holds,
-    MoveBatch,
-    find_current,
-    model_code,
-    refuse_removed_agents,
-)
+from holdfast.storage.relational.moves import MoveBatch, find_current, model_code, refuse_removed_agents
 from holdfast.storage.relational.rows import (
     KEPT_OUT_REASON,
     KINDS,
+    CurrentRow,
     FactsRow,
     all_keys,
     find_kept_out,
     read_alias,
+    read_aliases,
     to_stored,
 )
+from holdfast.storage.relational.rules import Holds
 
 _PAGE: Final = 1_000
 
@@ -321,8 +317,9 @@ class SqlPacks(SqlStore):
                 ("packs.small", (number, below)) if no is None else ("packs.get", (number, no))
                 for number, (_, no) in zip(numbers, wanted, strict=True)
             ]
-            tx.ask_ahead([*asked, *(("records.alias", (number,)) for number in numbers if number is not None)])
-            aliases = [read_alias(tx, number) for number in numbers]
+            tx.ask_ahead(asked)
+            known = read_aliases(tx, numbers)
+            aliases = [known.get(number) for number in numbers]
             packs = [next((pack for pack in tx.all(Pack, *one) if pack.state != "leaving"), None) for one in asked]
             members = [
                 None if pack is None else ("packs.members", (number, pack.number))
@@ -339,10 +336,10 @@ class SqlPacks(SqlStore):
                 if pack.alias is None:
                     tx.number_for(pack.subject)
             numbers = tx.numbers_of([pack.subject for pack in new])
-            tx.ask_ahead(("records.alias", (number,)) for number in numbers if number is not None)
+            aliases = read_aliases(tx, numbers)
             asked = [
                 ("packs.open", (number, *pack[2:], now))
-                if (alias := read_alias(tx, number)) is not None and pack.alias in (None, alias)
+                if (alias := aliases.get(number)) is not None and pack.alias in (None, alias)
                 else None
                 for number, pack in zip(numbers, new, strict=True)
             ]
@@ -357,6 +354,10 @@ class SqlPacks(SqlStore):
         with self._database.read() as tx:
             found = _ask_each(tx, Pack, "packs.get", packs)
         return [pack for rows in found for pack in rows if pack.state == "leaving"]
+
+    def are_open(self, packs: Sequence[PackKey]) -> list[bool]:
+        with self._database.read() as tx:
+            return [bool(rows) for rows in _ask_each(tx, int, "packs.is_writing", packs)]
 
     def unsettled(self, tenant: str) -> list[Pack]:
         return self._database.ask(Pack, "packs.unsettled", (tenant,))

@@ -380,6 +380,10 @@ class Transactions(Protocol):
         block ends.
         """
 
+    @property
+    def writers(self) -> int:
+        """How many transactions that write, for different subjects, can be under way at the same time."""
+
     def read(self, subject: Subject | None = None, /) -> AbstractContextManager[Transaction]:
         """A consistent view of the store as it is now; begun sooner where it is said whom it will ask about."""
 

@@ -20,9 +20,8 @@ from holdfast.ports.rules import Census, DayCensus, Named, Page, Profile, Share
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.history import PurgedRow
-from holdfast.storage.relational.moves import Holds
 from holdfast.storage.relational.rows import START, FactsRow, TotalRow, all_keys, kind_name
-from holdfast.storage.relational.rules import ProfileRow, read_book, version_of
+from holdfast.storage.relational.rules import Holds, ProfileRow, read_book, version_of
 from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
 _FIRST: Final = -(2**63)

@@ -16,7 +16,7 @@ from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.database import Question, SqlStore, Transaction
-from holdfast.storage.relational.rows import WriteContext
+from holdfast.storage.relational.rows import WriteContext, known_model
 
 #: Rows of a whole scope are read about this many at a time (what is read then fits into the processor's cache), ...
 _PAGE: Final = 1_000
@@ -78,7 +78,7 @@ class SqlFeed(SqlStore):
                 return Changes(cursor, False, [], [])
             if removed:
                 return Changes(cursor, True, [], [])
-            code = record_moves.known_model(tx, model)
+            code = known_model(tx, model)
             if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
                 keys = record_rows.key_range(number, kind)
                 if ended:
@@ -143,7 +143,7 @@ class SqlFeed(SqlStore):
     def unembedded(self, subject: Subject, kind: Kind, *, model: str, limit: int) -> list[Record]:
         with self._database.read() as tx:
             number = tx.number_of(subject) or 0
-            code = record_moves.known_model(tx, model)
+            code = known_model(tx, model)
             found = tx.all(
                 record_rows.RecordRow, "records.unembedded", (*record_rows.key_range(number, kind), code, limit)
             )

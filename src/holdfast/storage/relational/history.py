@@ -24,9 +24,9 @@ from holdfast.storage.relational.access import write_together
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
-from holdfast.storage.relational.moves import REFUSALS, Holds, MovesOf, removed_until, transition_all
+from holdfast.storage.relational.moves import REFUSALS, MovesOf, removed_until, transition_all
 from holdfast.storage.relational.rows import START
-from holdfast.storage.relational.rules import Profiles, scope_of
+from holdfast.storage.relational.rules import Holds, Profiles, scope_of
 
 _ALL: Final = -1
 #: A summary that has to forget a message is made anew from so many of the last ones.

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
-from holdfast.core.decisions import Held, Hold, excess, find_hold, prune_count
-from holdfast.core.errors import ConflictError, HeldError, QuotaExceededError, StaleError
+from holdfast.core.decisions import Hold, excess, prune_count
+from holdfast.core.errors import ConflictError, QuotaExceededError, StaleError
 from holdfast.core.records import (
     BIN,
     HISTORY,
     LIVE,
     NEXT,
     Cause,
+    Encoding,
     Entry,
     Keeping,
     Kind,
     MemoryType,
     Move,
     Outcome,
-    Record,
     Scope,
     State,
     Subject,
@@ -34,19 +34,21 @@ from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import audit
 from holdfast.storage.relational.coordination import check_lease
-from holdfast.storage.relational.database import DuplicateError, Question, Transaction, Transactions
+from holdfast.storage.relational.database import DuplicateError, Question, RowType, Transaction, Transactions
 from holdfast.storage.relational.rows import (
     KINDS,
     Counts,
+    CurrentRow,
     ScopeCounter,
     Stored,
     find_kept_out,
     key_range,
+    known_model,
     read_context,
     scope_number,
     to_stored,
 )
-from holdfast.storage.relational.rules import check_rules
+from holdfast.storage.relational.rules import Holds, check_rules
 
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8
@@ -57,35 +59,10 @@ REFUSALS: Final = {
     Outcome.PARTED: "its agent is in the recycle bin",
     Outcome.KEPT_OUT: "its text is kept out",
 }
+_NO_TEXT: Final = Keeping("", None, {}, Encoding(None, None, b""), None)
 _PLAIN: Final = frozenset({State.RECYCLED, State.DELETING, State.DELETED})
 #: Where each state is counted in a scope's row, beside what is live; what is being deleted is in the bin still.
 _COUNTED: Final = {State.ARCHIVED: 0, State.RECYCLED: 2, State.DELETING: 2}
-
-
-class CurrentRow(NamedTuple):
-    """A record as a move finds it; its metadata only where there are holds to ask."""
-
-    key: int
-    kind: int
-    state: State
-    version: int
-    size: int
-    agent_id: str
-    session_id: str | None
-    metadata: str
-    pack: int | None
-    name: str | None
-    derived_from: str | None
-    id: str
-    ttl: int | None
-    revision: int
-    text_hash: int
-    most_versions: int | None
-    """How many ended versions its rules keep; ``None``: all."""
-    is_over: bool = False
-    """Whether its time is over, where that was asked."""
-    has_twins: bool = True
-    """Whether others may have its text."""
 
 
 class MovedRow(NamedTuple):
@@ -97,50 +74,38 @@ class MovedRow(NamedTuple):
     pack: int | None
 
 
+class PlaceRow(NamedTuple):
+    """A record that is to be archived with others like it, as it is found."""
+
+    key: int
+    kind: int
+    state: State
+    version: int
+    size: int
+    id: str
+
+
 #: What a statement found of records, or moved; ``None`` if there was none to ask.
-Found = list[CurrentRow] | list[MovedRow] | None
-
-
-class Holds:
-    """The holds that may cover something of a subject."""
-
-    def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
-        self._user_id = subject.user_id
-        self.active = tx.all(Hold, *self.question(subject)) if is_held else []
-
-    @staticmethod
-    def question(subject: Subject) -> Question:
-        """How they are asked for."""
-        return "records.active_holds", (subject.tenant, subject.user_id)
-
-    def find(self, agent_id: str, session_id: str | None, item_id: str, metadata: str = "{}") -> Hold | None:
-        """The hold that covers something, if one does; by its metadata as it is stored."""
-        if not self.active:
-            return None
-        return find_hold(Held(self._user_id, agent_id, session_id, item_id, json.loads(metadata)), self.active)
-
-    def check_stays(self, record: Record, metadata: str) -> None:
-        """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
-        if not self.active:
-            return
-        scope = record.scope
-        was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
-        for hold in self.active:
-            if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
-                raise HeldError(
-                    f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
-                    f"leave the tag in its metadata, or release the hold first: holdfast hold release {hold.id}"
-                )
-
-    def covering(self, row: CurrentRow) -> Hold | None:
-        """The hold that covers a record."""
-        return self.find(row.agent_id, row.session_id, row.id, row.metadata)
+Found = list[CurrentRow] | list[MovedRow] | list[PlaceRow] | None
+#: Which rows each of these statements gives.
+_ROWS: Final[dict[str, RowType[Any]]] = {"records.current_all": CurrentRow, "records.places": PlaceRow}
+#: The codes of models, by their names.
+Models = dict[str | None, int | None]
 
 
 class MoveBatch:
     """Moves records of one subject within one transaction; ``save`` writes what goes with them."""
 
-    def __init__(self, tx: Transaction, subject: Subject, number: int, *, now: int, is_held: bool = True) -> None:
+    def __init__(
+        self,
+        tx: Transaction,
+        subject: Subject,
+        number: int,
+        *,
+        now: int,
+        is_held: bool = True,
+        models: Models | None = None,
+    ) -> None:
         self.tx = tx
         self.subject = subject
         self.number = number
@@ -150,7 +115,7 @@ class MoveBatch:
         """The short-term windows that end with conversations that were moved."""
         self._counters: dict[int, ScopeCounter] = {}
         self._events: list[Event] = []
-        self._models: dict[str | None, int | None] = {}
+        self._models: Models = {} if models is None else models
         self._packs: dict[int, bool] = {}
         self._limits: dict[int, tuple[int | None, int | None]] = {}
         self._notes: dict[tuple[Any, ...], tuple[Action, dict[str, Any]]] = {}
@@ -226,7 +191,10 @@ class MoveBatch:
         if len(moves) < least or len({move.id for move in moves}) < len(moves):
             return None
         if all(move.target is State.ARCHIVED for move in moves):
-            return "records.current_all", (to_json([move.id for move in moves]), self.number, bool(self.holds.active))
+            listed = to_json([move.id for move in moves])
+            if not self.holds.active and _are_alike(moves):
+                return "records.places", (listed, self.number)
+            return "records.current_all", (listed, self.number, bool(self.holds.active))
         first = moves[0]
         alike = first.target in _PLAIN and first.target in NEXT[first.source] and first.keeping is None
         if not alike or self.holds.active or any(move[2:] != first[2:] for move in moves):
@@ -241,8 +209,7 @@ class MoveBatch:
         """What that statement gives."""
         if question is None:
             return None
-        is_look = question[0] == "records.current_all"
-        return self.tx.all(CurrentRow, *question) if is_look else self.tx.all(MovedRow, *question)
+        return self.tx.all(_ROWS.get(question[0], MovedRow), *question)
 
     def needs(self, moves: Sequence[Move], found: Found) -> Iterator[Question]:
         """What will be asked when moves are carried out."""
@@ -251,14 +218,14 @@ class MoveBatch:
         kept = [move.keeping for move in moves if move.keeping is not None]
         for number in {keeping.pack for keeping in kept} - {None}:
             yield "packs.is_writing", (self.number, number)
-        for model in {keeping.encoding.model for keeping in kept} - {None}:
-            yield "records.model", (model,)
 
     def carry_out(self, moves: Sequence[Move], found: Found) -> list[Outcome]:
         """Carry out moves by what was found for them."""
         if found is None:
             return [self.move(move) for move in moves]
         known: dict[str, Any] = {row.id: row for row in found}
+        if found and isinstance(found[0], PlaceRow):
+            return self._archive(moves, known)
         if moves[0].target is State.ARCHIVED:
             outcomes = [self._move(move, known.get(move.id)) for move in moves]
             self._write_kept()
@@ -270,6 +237,30 @@ class MoveBatch:
             if move.id in known:
                 self._note_removal(move, known[move.id])
         return [Outcome.DONE if move.id in known else Outcome.STALE for move in moves]
+
+    def _archive(self, moves: Sequence[Move], known: dict[str, PlaceRow]) -> list[Outcome]:
+        """Archive records that move alike, and that no hold is asked for: what is the same of them is done once."""
+        first = moves[0]
+        current = {row.id: row for row in known.values() if row.state is first.source}
+        now = [move.id in current and current[move.id].version == move.version for move in moves]
+        pairs = [(move, current[move.id]) for move in compress(moves, now)]
+        kept = [_to_stored(move.keeping or _NO_TEXT, 0) for move, _ in pairs]
+        kinds = {row.kind for _, row in pairs}
+        if len(kinds) > 1 or any(stored.size > row.size for (_, row), stored in zip(pairs, kept, strict=True)):
+            return [self.move(move) for move in moves]  # what grows is held against the quota
+        if not kinds or first.keeping is None or not self._can_fill(first.keeping.pack):
+            return [Outcome.STALE for _ in moves]
+        kind = KINDS[kinds.pop()]
+        counter = self.counter(kind)
+        for (move, row), stored in zip(pairs, kept, strict=True):
+            self._keep(move, row.key, stored)
+            self._note(move, kind.name.value)
+            counter.note_change(move.id)
+        self._write_kept()
+        after = sum(stored.size for stored in kept)
+        counter.count(0, after - sum(row.size for _, row in pairs))
+        self.shift(kind, State.ARCHIVED, len(kept), after)
+        return [Outcome.DONE if is_now else Outcome.STALE for is_now in now]
 
     def _note_removal(self, move: Move, row: MovedRow) -> None:
         """What goes with a removal that has been written."""
@@ -341,8 +332,7 @@ class MoveBatch:
         counter = self.counter(kind)
         entering = (move.target in LIVE) - (move.source in LIVE)
         keeping = move.keeping
-        texts = None if keeping is None else (keeping.content, keeping.metadata, keeping.body)
-        stored = None if texts is None else to_stored(*texts, row.text_hash)  # that of the whole text stays
+        stored = None if keeping is None else _to_stored(keeping, row.text_hash)  # that of the whole text stays
         grown = 0 if stored is None else stored.size - row.size
         wanted = row.size + grown if entering > 0 else grown
         if entering > 0 or grown > 0:
@@ -374,19 +364,24 @@ class MoveBatch:
             if kind.has_facts:
                 self.tx.run("records.forget_facts", (self.number, move.id))
             return
-        values = (move.target, self.now, move.reason, move.purge_at, move.bundle, move.aged_from)
-        if move.keeping is None or stored is None:
-            self.tx.later("records.move", (*values, key))
+        if stored is None:
+            self.tx.later("records.move", (*self._values(move), key))
             return
-        encoding = move.keeping.encoding
-        if encoding.model not in self._models:
-            self._models[encoding.model] = model_code(self.tx, encoding.model)
-        model = self._models[encoding.model]
-        texts = (stored.metadata, stored.content, stored.body)
-        kept = (key, stored.size, encoding.vectors, encoding.terms, *texts)
-        self._kept[self.number, *values, move.keeping.pack, model].append(kept)
+        self._keep(move, key, stored)
         if move.source not in LIVE:  # it may find its name taken; what is live already takes none that it has not
             self._write_kept()
+
+    def _values(self, move: Move) -> tuple[object, ...]:
+        """What a move writes into a record, whatever stays of its text."""
+        return (move.target, self.now, move.reason, move.purge_at, move.bundle, move.aged_from)
+
+    def _keep(self, move: Move, key: int, stored: Stored) -> None:
+        """Let what stays of a record be written with what else moves like it."""
+        _, _, _, (model, vectors, terms), pack = move.keeping or _NO_TEXT
+        if model not in self._models:
+            self._models[model] = model_code(self.tx, model)
+        kept = (key, stored.size, vectors, terms, stored.metadata, stored.content, stored.body)
+        self._kept[self.number, *self._values(move), pack, self._models[model]].append(kept)
 
     def _write_kept(self) -> None:
         """Write what stays of records, those of the same move together."""
@@ -483,8 +478,14 @@ def transition(
         for (subject, moves), number in zip(batches, numbers, strict=True)
         if number is not None
     ]
-    tx.ask_ahead(Holds.question(subject) for subject, *_ in known)
-    made = [(MoveBatch(tx, subject, number, now=now), moves) for subject, number, moves in known]
+    tenants = sorted({subject.tenant for subject, *_ in known})
+    held = {tenant for tenant in tenants if tx.find(int, "records.has_holds", (tenant,)) is not None}
+    tx.ask_ahead(Holds.question(subject) for subject, *_ in known if subject.tenant in held)
+    models: Models = {}
+    made = [
+        (MoveBatch(tx, subject, number, now=now, is_held=subject.tenant in held, models=models), moves)
+        for subject, number, moves in known
+    ]
     moved = iter(move_all(made))
     save_all(tx, [batch for batch, _ in made])
     answers = zip(batches, numbers, strict=True)
@@ -536,6 +537,21 @@ def find_current(tx: Transaction, record_id: str, number: int | None) -> Current
     return tx.find(CurrentRow, "records.current", (record_id, number))
 
 
+def _to_stored(keeping: Keeping, text_hash: int) -> Stored:
+    return to_stored(keeping.content, keeping.metadata, keeping.body, text_hash)
+
+
+def _are_alike(moves: Sequence[Move]) -> bool:
+    """Whether records are archived for the first time, and differ in nothing but what stays of their texts."""
+    first = moves[0]
+    shared = (first[2:9], first.bundle, first.keeping and (first.keeping.pack, first.keeping.encoding.model))
+    return first.source is State.ACTIVE and all(
+        move.keeping is not None
+        and (move[2:9], move.bundle, (move.keeping.pack, move.keeping.encoding.model)) == shared
+        for move in moves
+    )
+
+
 def _is_removal(move: Move) -> bool:
     """Whether a hold forbids it. What was claimed before a hold stood has begun to go, and is finished."""
     back = move.target in LIVE and (move.source is State.RECYCLED or move.target is State.ACTIVE)
@@ -546,11 +562,6 @@ def _action(move: Move) -> Action:
     if move.target in LIVE and move.source is State.RECYCLED:
         return Action.RESTORED
     return Action.REHYDRATED if move.target is State.ACTIVE else Action(move.target.value)
-
-
-def known_model(tx: Transaction, model: str) -> int | None:
-    """The code of a model that has been seen before."""
-    return tx.find(int, "records.model", (model,))
 
 
 def model_code(tx: Transaction, model: str | None) -> int | None:

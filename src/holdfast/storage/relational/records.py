@@ -44,7 +44,8 @@ from holdfast.storage.relational.database import (
     Transaction,
     Transactions,
 )
-from holdfast.storage.relational.moves import CurrentRow, MoveBatch
+from holdfast.storage.relational.moves import MoveBatch
+from holdfast.storage.relational.rows import CurrentRow
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
 
 
@@ -420,6 +421,10 @@ class SqlRecords(record_rows.SqlRecordReader):
         with self._write_for(subject, questions) as (tx, _):
             record_moves.refuse_removed_agents(tx, [agent])
             return record_moves.transition(tx, [(subject, moves)], record_moves.move_records, now=now)[0]
+
+    @property
+    def writers(self) -> int:
+        return self._database.writers
 
     def transition_all(
         self,

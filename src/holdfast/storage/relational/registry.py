@@ -23,9 +23,9 @@ from holdfast.ports.session_parts import PartRegistration
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.coordination import check_lease
 from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
-from holdfast.storage.relational.moves import Holds, MoveBatch
+from holdfast.storage.relational.moves import MoveBatch
 from holdfast.storage.relational.rows import kind_name
-from holdfast.storage.relational.rules import Profiles
+from holdfast.storage.relational.rules import Holds, Profiles
 from holdfast.storage.relational.sessions import end_windows, find_session_hold, message_keys, move_session
 
 AGENT: Final = "agent"

@@ -36,6 +36,7 @@ from holdfast.core.records import (
 )
 from holdfast.core.texts import hash_text
 from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
+from holdfast.ports.records import Content
 from holdfast.storage.relational.database import NOBODY, Instead, Question, SqlStore, Transaction
 
 #: Before everything, in an order of a moment and a key.
@@ -68,6 +69,24 @@ def read_alias(tx: Transaction, subject: int | None) -> str | None:
     """The pseudonym of a subject, by its number."""
     alias = None if subject is None else tx.find(bytes, "records.alias", (subject,))
     return None if alias is None else alias.hex()
+
+
+def known_model(tx: Transaction, model: str) -> int | None:
+    """The code of a model that has been seen before."""
+    return tx.find(int, "records.model", (model,))
+
+
+class AliasRow(NamedTuple):
+    """A subject's number, and its pseudonym."""
+
+    number: int
+    alias: bytes
+
+
+def read_aliases(tx: Transaction, numbers: Iterable[int | None]) -> dict[int | None, str]:
+    """The pseudonyms of subjects, by their numbers."""
+    wanted = [str(number) for number in numbers if number is not None]
+    return {row.number: row.alias.hex() for row in tx.all(AliasRow, "records.aliases", (to_json(wanted),))}
 
 
 class Counts(NamedTuple):
@@ -236,6 +255,32 @@ class RecordRow(NamedTuple):
     subject: Subject = NOBODY
 
 
+class CurrentRow(NamedTuple):
+    """A record as a move finds it; its metadata only where there are holds to ask."""
+
+    key: int
+    kind: int
+    state: State
+    version: int
+    size: int
+    agent_id: str
+    session_id: str | None
+    metadata: str
+    pack: int | None
+    name: str | None
+    derived_from: str | None
+    id: str
+    ttl: int | None
+    revision: int
+    text_hash: int
+    most_versions: int | None
+    """How many ended versions its rules keep; ``None``: all."""
+    is_over: bool = False
+    """Whether its time is over, where that was asked."""
+    has_twins: bool = True
+    """Whether others may have its text."""
+
+
 class EncodingRow(NamedTuple):
     """What a record is found by."""
 
@@ -243,6 +288,30 @@ class EncodingRow(NamedTuple):
     model: str | None
     vectors: bytes | None
     terms: bytes
+
+
+class ContentRow(NamedTuple):
+    """What of a record goes to cold storage, as it is stored."""
+
+    id: str
+    metadata: str
+    content: str | bytes
+    body: str | bytes | None
+    model: str | None
+    vectors: bytes | None
+    terms: bytes
+
+    def value(self) -> Content:
+        """The same as callers know it."""
+        text, body = unpack(self.content), None if self.body is None else unpack(self.body)
+        size = sum(map(_count_bytes, (self.metadata, self.content, self.body, self.vectors, self.terms)))
+        encoding = Encoding(self.model, self.vectors, self.terms)
+        return Content(self.id, self.metadata, text, body, encoding, size)
+
+
+def _count_bytes(stored: str | bytes | None) -> int:
+    """How many bytes a value takes in its row."""
+    return len(stored.encode() if isinstance(stored, str) else stored or b"")
 
 
 class Stored(NamedTuple):
@@ -432,6 +501,14 @@ class SqlRecordReader(SqlStore):
             known = {row.id: Encoding(row.model, row.vectors, row.terms) for row in encoded}
             entries.append({row.id: Entry(as_record(subject, row), known[row.id]) for row in rows})
         return entries
+
+    def contents_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Content]]:
+        with self._database.read() as tx:
+            numbers = tx.numbers_of([subject for subject, _ in wanted])
+            asked = [(to_json(ids), number) for (_, ids), number in zip(wanted, numbers, strict=True)]
+            tx.ask_ahead(("records.contents", one) for one in asked)
+            found = [tx.all(ContentRow, "records.contents", one) for one in asked]
+        return [{row.id: row.value() for row in rows} for rows in found]
 
     def binned(
         self, tenant: str, subject: Subject | None = None, *, after: tuple[int, int] = START, limit: int

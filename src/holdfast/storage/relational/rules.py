@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from holdfast.core.audit import Action, Event, current_actor
-from holdfast.core.decisions import Hold, Life
-from holdfast.core.errors import RulesChangedError
-from holdfast.core.records import HISTORY, Scope, Subject, Terms
+from holdfast.core.decisions import Held, Hold, Life, find_hold
+from holdfast.core.errors import HeldError, RulesChangedError
+from holdfast.core.records import HISTORY, Record, Scope, Subject, Terms
 from holdfast.core.rules import (
     DEFAULTS,
     Labels,
@@ -33,8 +33,8 @@ from holdfast.core.rules import (
 from holdfast.core.values import to_json
 from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import SqlStore, Transaction, Transactions
-from holdfast.storage.relational.rows import all_keys, kind_name
+from holdfast.storage.relational.database import Question, SqlStore, Transaction, Transactions
+from holdfast.storage.relational.rows import CurrentRow, all_keys, kind_name
 
 
 class RuleRow(NamedTuple):
@@ -453,3 +453,39 @@ class SqlHolds(SqlStore):
 def _note_hold(tx: Transaction, hold: Hold, event: Event) -> None:
     """On the chain of the user whom it is about, else on the tenant's."""
     append(tx, tx.number_for(Subject(hold.tenant, hold.user_id or "")), [event])
+
+
+class Holds:
+    """The holds that may cover something of a subject."""
+
+    def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
+        self._user_id = subject.user_id
+        self.active = tx.all(Hold, *self.question(subject)) if is_held else []
+
+    @staticmethod
+    def question(subject: Subject) -> Question:
+        """How they are asked for."""
+        return "records.active_holds", (subject.tenant, subject.user_id)
+
+    def find(self, agent_id: str, session_id: str | None, item_id: str, metadata: str = "{}") -> Hold | None:
+        """The hold that covers something, if one does; by its metadata as it is stored."""
+        if not self.active:
+            return None
+        return find_hold(Held(self._user_id, agent_id, session_id, item_id, json.loads(metadata)), self.active)
+
+    def check_stays(self, record: Record, metadata: str) -> None:
+        """``HeldError`` if a change of its metadata would take a record out of a hold that it is under."""
+        if not self.active:
+            return
+        scope = record.scope
+        was = Held(scope.user_id, scope.agent_id, scope.session_id, record.id, json.loads(metadata))
+        for hold in self.active:
+            if hold.covers(was) and not hold.covers(was._replace(metadata=record.metadata)):
+                raise HeldError(
+                    f"memory {record.id} is kept by hold {hold.id} for its tag {hold.tag!r}, and was not changed: "
+                    f"leave the tag in its metadata, or release the hold first: holdfast hold release {hold.id}"
+                )
+
+    def covering(self, row: CurrentRow) -> Hold | None:
+        """The hold that covers a record."""
+        return self.find(row.agent_id, row.session_id, row.id, row.metadata)

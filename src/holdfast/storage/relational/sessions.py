@@ -16,8 +16,8 @@ from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore,
 from holdfast.ports.feed import SEPARATOR
 from holdfast.storage.catalog import MESSAGE_BITS
 from holdfast.storage.relational.database import NOBODY, DuplicateError, SqlStore, Transaction
-from holdfast.storage.relational.moves import Holds, MoveBatch, refuse_removed_agents, removed_until
-from holdfast.storage.relational.rules import Profiles, scope_of
+from holdfast.storage.relational.moves import MoveBatch, refuse_removed_agents, removed_until
+from holdfast.storage.relational.rules import Holds, Profiles, scope_of
 
 
 class WindowRow(NamedTuple):

@@ -28,9 +28,9 @@ from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.figures import ScopeRow
-from holdfast.storage.relational.moves import Holds, find_current
+from holdfast.storage.relational.moves import find_current
 from holdfast.storage.relational.rows import KINDS, RecordRow, TotalRow, all_keys, as_record, key_range, read_alias
-from holdfast.storage.relational.rules import raise_version
+from holdfast.storage.relational.rules import Holds, raise_version
 from holdfast.storage.relational.sessions import MessageRow, as_message, find_by_id, message_keys
 
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.

@@ -54,6 +54,7 @@ class SqliteDatabase:
     """
 
     is_shared = False
+    writers = 1
 
     def __init__(
         self, path: Path, *, busy_seconds: float = 60.0, before_new: Callable[[], None] = lambda: None

@@ -30,10 +30,11 @@ from holdfast.ports.registry import Registered
 from holdfast.storage.catalog import MESSAGE_BITS, table_of
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Transaction, Transactions
-from holdfast.storage.relational.moves import CurrentRow, MoveBatch, model_code
+from holdfast.storage.relational.moves import MoveBatch, model_code
 from holdfast.storage.relational.rows import (
     KEPT_OUT_REASON,
     KINDS,
+    CurrentRow,
     RecordRow,
     ScopeCounter,
     find_kept_out,

@@ -586,6 +586,21 @@ BEGIN
 END
 $$;
 
+-- The same for several subjects, which are locked in the order of their numbers; each by a statement of its own.
+CREATE FUNCTION lock_subjects(tenant_locks bigint[], wanted text[])
+RETURNS TABLE (subject text, number bigint, xid text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(tenant_lock) FROM unnest(tenant_locks) AS tenant_lock;
+    xid := pg_current_xact_id()::text;
+    FOR subject, number IN
+        SELECT subjects.subject, no FROM subjects WHERE subjects.subject = ANY (wanted) ORDER BY no
+    LOOP
+        PERFORM 1 FROM subject_locks WHERE subject_locks.subject = number FOR NO KEY UPDATE;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
 -- All that a write asks before it begins, as a function: its plans are made once for each connection, and each of them names
 -- the subject that it is about.
 

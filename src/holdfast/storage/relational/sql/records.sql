@@ -101,6 +101,14 @@ SELECT records.id, models.id AS model, vectors, terms
 FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
 LEFT JOIN models ON models.code = records.model
 
+-- name: contents
+SELECT records.id, metadata, content, body, models.id AS model, vectors, terms
+FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
+LEFT JOIN models ON models.code = records.model
+
+-- name: places
+SELECT key, kind, state, version, size, id FROM EACH records OF $1 BY records.id = wanted.value AND records.subject = $2
+
 -- name: current_all
 SELECT key, kind, state, version, size, agent_id, session_id, CASE WHEN $3::boolean THEN metadata ELSE '{}' END AS metadata,
        pack, name, derived_from, id, ttl, revision, text_hash, :MOST_VERSIONS
@@ -150,6 +158,9 @@ JOIN profiles ON profiles.no = records.profile
 SELECT id, tenant, reason, author, created_at, user_id, agent_id, session_id, memory_id, tag FROM holds
 WHERE tenant = $1 AND released_at IS NULL AND (user_id IS NULL OR user_id = $2)
 
+-- name: has_holds
+SELECT 1 FROM holds WHERE tenant = $1 AND released_at IS NULL LIMIT 1
+
 -- name: removed_agent
 SELECT coalesce(purge_at, 0) FROM registry WHERE tenant = $1 AND sort = 'agent' AND id = $2 AND state <> 'active'
 
@@ -189,6 +200,9 @@ ORDER BY key LIMIT $4
 
 -- name: alias
 SELECT alias FROM subjects WHERE no = $1
+
+-- name: aliases
+SELECT no AS number, alias FROM EACH subjects OF $1 BY subjects.no = wanted.value::bigint
 
 -- name: replace
 UPDATE records SET version = version + 1, revision = revision + 1, updated_at = $1, size = $2, model = $3, vectors = $4,
