@@ -268,6 +268,8 @@ def test_lines_say_what_is_wrong_with_each(tmp_path: Path) -> None:
     assert found[0] == Found("notes.jsonl, line 1", {"content": "a", "metadata": {}, "key": "jsonl:7"})
     assert found[4].item == found[5].item, "without an id, the same line is the same memory"
     assert [bool(one.problem) for one in found] == [False, True, True, True, False, False]
+    path.write_text('{"content": "a", "created": "2026-01-01"}\n')
+    assert "no field 'created'" in str(next(read_jsonl(path)).problem)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -217,6 +217,13 @@ def test_what_cannot_be_done_is_refused(memory: MemoryManager, wrong: dict[str, 
         _ = memory.add("Ann likes tea") and memory.context("tea", format="json").messages
 
 
+@pytest.mark.parametrize("tokens", [float("nan"), float("inf"), -3, "7", None])
+def test_a_count_that_is_no_number_of_tokens_is_refused(filled: MemoryManager, tokens: Any) -> None:
+    with pytest.raises(InvalidInputError, match="count gave"):
+        filled.context(QUERY, count=lambda _text: tokens)
+    assert filled.context(QUERY, count=lambda text: len(text) / 4).tokens > 0  # type: ignore[arg-type,return-value]
+
+
 def test_async_callers_get_the_same(filled: MemoryManager, holdfast: Holdfast) -> None:
     twin = aio.Holdfast(holdfast).manager("user_123", "travel_agent", "sess_abc123")
     assert asyncio.run(twin.context(QUERY, max_tokens=300)) == filled.context(QUERY, max_tokens=300)

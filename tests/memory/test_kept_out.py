@@ -47,6 +47,10 @@ WRITES: dict[str, Callable[[MemoryManager], Any]] = {
     "persona": lambda memory: memory.persona.add(AGAIN),
     "an update": lambda memory: memory.update(memory.add("Ann likes coffee")["memory_id"], AGAIN),
     "an episode": lambda memory: memory.episodic.record_episode("a task", [], summary=AGAIN),
+    "a task": lambda memory: memory.episodic.record_episode(AGAIN, ["looked"]),
+    "a step": lambda memory: memory.episodic.record_episode("a task", ["looked", AGAIN]),
+    "a message": lambda memory: memory.episodic.record_episode("a task", messages=[{"role": "user", "content": AGAIN}]),
+    "unseen marks": lambda memory: memory.long_term.add(f"\ufeff{AGAIN}\u200b"),
 }
 
 

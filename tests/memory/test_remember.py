@@ -68,6 +68,9 @@ def test_nothing_is_asked_of_nothing_and_nothing_comes_of_nothing(memory: Memory
 @pytest.mark.parametrize(
     "facts",
     [
+        "Ann likes tea",
+        {"content": "Ann likes tea"},
+        None,
         ["fine", 7],
         ["fine", {"text": "Ann"}],
         ["fine", {"content": "Ann", "key": "home"}],
@@ -75,7 +78,7 @@ def test_nothing_is_asked_of_nothing_and_nothing_comes_of_nothing(memory: Memory
         ["fine", {"content": "Ann", "derived_from": ["0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77"]}],
     ],
 )
-def test_a_fact_that_is_none_is_refused_before_any_is_added(memory: MemoryManager, facts: list[Any]) -> None:
+def test_a_fact_that_is_none_is_refused_before_any_is_added(memory: MemoryManager, facts: Any) -> None:
     with pytest.raises(InvalidInputError):
         memory.remember(TALK, lambda _messages: facts)
     assert memory.count_memories() == 0

@@ -28,6 +28,13 @@ def test_a_text_that_is_there_is_not_added_again(memory: MemoryManager) -> None:
     assert memory.get(first["memory_id"])["content"] == TEA, "what is there stays as it is"
 
 
+@pytest.mark.parametrize("unseen", ["\u200b", "\x07", "\ufeff", "\u00ad", "\u2066", "\ufe0f", "\U000e0041"])
+def test_what_cannot_be_seen_makes_no_other_text(memory: MemoryManager, unseen: str) -> None:
+    first = memory.add(TEA)["memory_id"]
+    for again in (unseen + TEA, TEA + unseen, TEA.replace("tea", f"t{unseen}ea")):
+        assert memory.add(again, dedupe=True)["memory_id"] == first
+
+
 def test_without_asking_every_text_is_added(memory: MemoryManager) -> None:
     assert [memory.add(TEA)["operation"] for _ in range(2)] == ["add", "add"]
     assert memory.count_memories() == 2

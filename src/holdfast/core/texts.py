@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 #: What may end a sentence or not without changing what it says. A percent sign or a closing bracket is no such mark.
 _CLOSING: Final = " .,;:!?。、।؟"
 
+#: Control characters that are no white space, and what Unicode lets a reader ignore: soft hyphens, joiners, marks of
+#: direction, selectors of variants, tags.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
 
 def normalize_text(text: str) -> str:
-    """A text as it is compared: Unicode NFKC, case folded, white space collapsed, closing punctuation dropped.
+    """A text as it is compared: Unicode NFKC, case folded, without what cannot be seen, white space collapsed, closing
+    punctuation dropped.
 
     Of a text of nothing but closing punctuation, that is kept.
     """
-    folded = text.lower() if text.isascii() else _fold(text)
+    folded = _UNSEEN.sub("", text.lower() if text.isascii() else _fold(text))
     plain = " ".join(folded.split())
     return plain.rstrip(_CLOSING) or plain
 
@@ -28,3 +38,11 @@ def hash_text(text: str) -> int:
     """A number of 64 bits (signed, as stores keep it) that equal texts share, and others practically never."""
     digest = blake2b(normalize_text(text).encode(), digest_size=8, person=b"holdfast text").digest()
     return int.from_bytes(digest, "big", signed=True)
+
+
+def texts_within(body: Mapping[str, Any] | None) -> Iterator[str]:
+    """The texts of an episode beside its summary: its task, its steps and its messages."""
+    if body:
+        items = [item for part in ("steps", "messages") for item in body.get(part, ())]
+        said = [body.get("task"), *(item.get("content") for item in items)]
+        yield from (text for text in said if isinstance(text, str))

@@ -262,6 +262,9 @@ def _read_lines(name: str, file: IO[str]) -> Iterator[Found]:
             yield Found(where, problem=found) if isinstance(found, str) else Found(where, found)
 
 
+_PARTS: Final = ("content", "memory_type", "created_at", "updated_at", "task", "steps", "messages", "tool_calls")
+
+
 def _read_line(given: Any) -> dict[str, Any] | str:
     """A line as ``import_memories`` takes it, or why it is none."""
     if not isinstance(given, dict):
@@ -273,8 +276,10 @@ def _read_line(given: Any) -> dict[str, Any] | str:
     details, metadata = given.get("details") or {}, dict(given.get("metadata") or {})
     if given.get("type") and given.get("memory_type") == "structured":
         given = {**given, "content": metadata.pop("document", None)}
-    known = ("content", "memory_type", "created_at", "updated_at", "task", "steps", "messages", "tool_calls")
-    item = {name: value for name in known if (value := {**given, **details}.get(name)) is not None}
+    unknown = [] if "memory_id" in given else [name for name in given if name not in (*_PARTS, "id", "key", "metadata")]
+    if unknown:
+        return f"there is no field {unknown[0]!r}; what else there is to say goes into metadata"
+    item = {name: value for name in _PARTS if (value := {**given, **details}.get(name)) is not None}
     said = json.dumps([item.get("memory_type"), given.get("content")])
     own = given.get("memory_id") or f"jsonl:{given.get('id') or _digest(said)}"
     named = given.get("name") if given.get("memory_type") == "long_term" else None

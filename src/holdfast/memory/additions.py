@@ -226,7 +226,10 @@ def remember(
     if not callable(extract):
         raise InvalidInputError(f"extract must be a function that gives the facts of messages, not {quote(extract)}")
     named = _name_messages(short_term, messages)
-    facts = [_check_fact(fact, named) for fact in (extract(named) if named else ())]
+    said = extract(named) if named else ()
+    if isinstance(said, str | bytes | Mapping) or not isinstance(said, Iterable):
+        raise InvalidInputError(f"extract must give a list of facts, not {quote(said)}; for one fact, a list of one")
+    facts = [_check_fact(fact, named) for fact in said]
     results: list[RememberResult] = []
     new: set[str] = set()
     for fact in facts:

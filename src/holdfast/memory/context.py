@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.prompts import Count, Format, Line, Section, plan
@@ -38,6 +39,20 @@ _SECTIONS: Final = {
 }
 
 
+def _checked(count: Callable[[str], Any]) -> Count:
+    """A caller's function, which gives a number of tokens each time, or it is told what it gave."""
+
+    def counted(text: str) -> int:
+        found = count(text)
+        if not isinstance(found, int | float) or not 0 <= found < math.inf:
+            raise InvalidInputError(
+                f"count gave {quote(found)} for a text of {len(text):,} characters, not a number of tokens"
+            )
+        return math.ceil(found)
+
+    return counted
+
+
 class Wanted(NamedTuple):
     """What a context is to be made of."""
 
@@ -57,7 +72,8 @@ class Wanted(NamedTuple):
         if count is not None and not callable(count):
             raise InvalidInputError(f"count must be a function that gives the tokens of a text, not {quote(count)}")
         most = check_count(max_tokens, "max_tokens", most=MAX_TOKENS)
-        return Wanted(query, kinds, most, Format(form), count or TokenCounter())  # type: ignore[arg-type]
+        counted = TokenCounter() if count is None else _checked(count)
+        return Wanted(query, kinds, most, Format(form), counted)  # type: ignore[arg-type]
 
     def has(self, kind: MemoryType) -> bool:
         """Whether a kind is to be looked at."""

@@ -73,8 +73,8 @@ class Corrections:
         check_count(to, "to")
         known = {version.version: version for version in self.ended(record)}
         if to not in known:
-            kept = ", ".join(map(str, known)) or "none"
-            raise NotFoundError(f"memory {memory_id} has no ended version {to}; those that are kept: {kept}")
+            seen = ", ".join(map(str, known)) or "none"
+            raise NotFoundError(f"memory {memory_id} has no ended version {to} in its history; there are: {seen}")
         then = known[to].of(record)
         said = {name: getattr(then, name) for name in ("content", "metadata", "source", "derived_from")}
         return self._change(record, lambda _record: said, f"reverted to version {to}")

@@ -29,6 +29,7 @@ from holdfast.core.records import (
     Usage,
 )
 from holdfast.core.rules import Labels, labels_of
+from holdfast.core.texts import hash_text, texts_within
 from holdfast.core.values import Origin, agent_source, to_json, value_class
 from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, Recycled, kept_out_error
@@ -487,9 +488,10 @@ def _hash_texts(new: _Insertion) -> dict[str, int]:
 
 def _find_kept_out(tx: Transaction, number: int, new: _Insertion) -> dict[str, str]:
     """The entries whose texts are kept out, with the memories that were deleted for it."""
-    hashes = {record.id: new.stored[record.id].text_hash for record, _ in new.entries}
-    kept = record_rows.find_kept_out(tx, number, hashes.values())
-    return {record_id: kept[text_hash] for record_id, text_hash in hashes.items() if text_hash in kept}
+    hashes = [(record.id, new.stored[record.id].text_hash) for record, _ in new.entries]
+    hashes += [(record.id, hash_text(text)) for record, _ in new.entries for text in texts_within(record.body)]
+    kept = record_rows.find_kept_out(tx, number, {text_hash for _, text_hash in hashes})
+    return {record_id: kept[text_hash] for record_id, text_hash in hashes if text_hash in kept}
 
 
 def _agent_of(new: _Insertion) -> str | None:
