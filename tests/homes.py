@@ -42,9 +42,13 @@ def database_of(home: Path) -> Database:
 
 def tenant_of(database: Database, name: str, now: Callable[[], int], **stores: Any) -> Tenant:
     """A tenant of a database, for tests of a service by itself; some of its stores may be others."""
-    all_stores = {**vars(stores_over(database)), **stores}
+    usual = stores_over(database)
+
+    def find(store: str) -> Any:
+        return stores.get(store) or getattr(usual, store)
+
     new_id, parts = IdSource(lambda _bits: 1).next, OpenParts("")
-    return Tenant(**all_stores, name=name, now=now, new_id=new_id, open_part=parts.open)
+    return Tenant(find, name=name, now=now, new_id=new_id, open_part=parts.open)
 
 
 class Homes:

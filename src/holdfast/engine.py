@@ -17,24 +17,33 @@ from holdfast.core.audit import acting_as, check_author
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import DURABLE, Scope, Subject
 from holdfast.core.values import Clock, check_count, check_id, check_tenant, iso
-from holdfast.lifecycle.figures.overview import Overview
-from holdfast.lifecycle.metrics import Collector, Sample, exposition, measure_process
-from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
-from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.manager import Memory
-from holdfast.memory.explain import describe_life, explain
 from holdfast.memory.services import Latencies
-from holdfast.ports.feed import Embedder
-from holdfast.privacy.erasure import Erasure, ignore
-from holdfast.privacy.export.export import Target
-from holdfast.privacy.store_state import Purpose
-from holdfast.results.figures import ForecastResult, OverviewResult, UserResult
-from holdfast.results.lifecycle import ErasurePreviewResult, ExplainResult, ExportResult, ForgetResult, LifeStoryResult
+from holdfast.privacy.erasure import ignore
 from holdfast.settings import Settings, read_settings
 from holdfast.store import Store, TenantServices
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a process does not ask for is not loaded
+    from holdfast.access.keys import Access
+    from holdfast.access.replies import Replies
+    from holdfast.access.sign_ins import SignIns
     from holdfast.backups.lost_keys import Abandoned
+    from holdfast.lifecycle.metrics import Collector, Sample
+    from holdfast.lifecycle.registry import Roster
+    from holdfast.lifecycle.sweeping.plan import Plan, Report
+    from holdfast.ports.feed import Embedder
+    from holdfast.privacy.certificates import Certificates
+    from holdfast.privacy.erasure import Erasure
+    from holdfast.privacy.export.export import Target
+    from holdfast.privacy.store_state import Purpose
+    from holdfast.results.figures import ForecastResult, OverviewResult, UserResult
+    from holdfast.results.lifecycle import (
+        ErasurePreviewResult,
+        ExplainResult,
+        ExportResult,
+        ForgetResult,
+        LifeStoryResult,
+    )
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())  # heard by those who set up logging, by nobody else
 _MAX_USERS: Final = 100_000
@@ -68,12 +77,39 @@ class Holdfast(TenantServices):
         super().__init__(base, tenant)
         self._others: dict[str, Holdfast] = {tenant: self}
         self.settings, self.database, self.embedder = base.settings, base.database, base.embedder
-        self.recall, self.dues, self.trust = base.services.recall, base.services.dues, base.services.trust
+        self.recall, self.trust = base.services.recall, base.services.trust
         self.keyring, self.ledger, self.eraser = base.keyring, base.ledger, base.eraser
-        self.certificates, self.schedule = base.certificates, base.schedule
-        self.access, self.sign_ins, self.replies = base.access, base.sign_ins, base.replies
-        self.agents, self.tools = self.registry.agents, self.registry.tools
-        self.telemetry = base.telemetry
+        self.schedule, self.telemetry = base.schedule, base.telemetry
+
+    @property
+    def certificates(self) -> Certificates:
+        """Certificates of erasures."""
+        return self._base.certificates
+
+    @property
+    def access(self) -> Access:
+        """API keys."""
+        return self._base.access
+
+    @property
+    def sign_ins(self) -> SignIns:
+        """Whose browsers are signed in."""
+        return self._base.sign_ins
+
+    @property
+    def replies(self) -> Replies:
+        """What requests with an idempotency key were told."""
+        return self._base.replies
+
+    @property
+    def agents(self) -> Roster:
+        """The tenant's agents."""
+        return self.registry.agents
+
+    @property
+    def tools(self) -> Roster:
+        """The tenant's tools."""
+        return self.registry.tools
 
     def of_tenant(self, tenant: str) -> Holdfast:
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
@@ -176,6 +212,8 @@ class Holdfast(TenantServices):
         moment has (``sweep(dry_run=True, at=…)``), and what is new on the day. Changes nothing. ``confirm`` counts in
         who would be set aside. ``progress`` hears how many records more were counted.
         """
+        from holdfast.lifecycle.sweeping.forecast import MOST_DAYS
+
         check_count(days, "days", most=MOST_DAYS)
         found = self.maintenance.forecast(days, confirm=confirm, progress=progress)
         before = [None, *found[:-1]]
@@ -185,6 +223,8 @@ class Holdfast(TenantServices):
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone (with ``user_id``): when, why and under which rule it went.
         """
+        from holdfast.memory.explain import explain
+
         subject = None if user_id is None else Subject.check(self.tenant, user_id)
         return explain(self.services, self.tenant, memory_id, subject)
 
@@ -193,6 +233,8 @@ class Holdfast(TenantServices):
         where it comes from and what was made of it, what happened to it (who, when, why, by which rule), what is to
         come, and what protects it; of one that is gone, what the audit chain says.
         """
+        from holdfast.memory.explain import describe_life
+
         return describe_life(self.services, Subject.check(self.tenant, user_id), memory_id)
 
     def overview(self) -> OverviewResult:
@@ -200,6 +242,8 @@ class Holdfast(TenantServices):
         next sweep finds due, the recycle bin, holds, the last backup and its trial, how long erasures took, and what
         happened on each of the last 30 days.
         """
+        from holdfast.lifecycle.figures.overview import Overview
+
         tenant, objective = self.services.tenant(self.tenant), self.settings.erasure_hours
         return Overview(tenant, self.schedule, self.backups.last, objective).read()
 
@@ -281,15 +325,21 @@ class Holdfast(TenantServices):
 
     def metrics(self) -> bytes:
         """All metrics in Prometheus' format."""
+        from holdfast.lifecycle.metrics import exposition
+
         return exposition(self.collector.collect)
 
     @cached_property
     def collector(self) -> Collector:
         """What a Prometheus registry collects metrics from."""
+        from holdfast.lifecycle.metrics import Collector
+
         tenant, hours = self.services.tenant(self.tenant), self.settings.erasure_hours
         return Collector(tenant, self.trust, self.schedule, self.latencies.summary, self._measure, hours)
 
     def _measure(self) -> Iterator[Sample]:
+        from holdfast.lifecycle.metrics import measure_process
+
         return measure_process(self.recall.measure(), self.database.count_connections(), self.replies.counts)
 
     def close(self) -> None:

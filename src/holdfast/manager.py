@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, NotFoundError, quote
 from holdfast.core.filters import parse
@@ -46,12 +46,9 @@ from holdfast.memory.additions import (
     find_similar,
     remember,
 )
-from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
-from holdfast.memory.context import Wanted, read_context
 from holdfast.memory.corrections import Corrections, check_versioned
 from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
 from holdfast.memory.episodic import Episodic
-from holdfast.memory.explain import describe_rules, explain, explain_item, explain_turn
 from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import Changed, DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Search, describe_match
@@ -63,21 +60,23 @@ from holdfast.memory.user_data import MemoryKind, UserData, keep_durable, refuse
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.ranking import FLOOR
-from holdfast.results.lifecycle import ExplainResult, RulesResult
-from holdfast.results.memory import (
-    AddManyResult,
-    AddResult,
-    ConflictResult,
-    Context,
-    DeleteResult,
-    GetResult,
-    ImportResult,
-    MemoryResult,
-    RememberResult,
-    RestoreResult,
-    RetrieveResult,
-    VersionResult,
-)
+
+if TYPE_CHECKING:
+    from holdfast.results.lifecycle import ExplainResult, RulesResult
+    from holdfast.results.memory import (
+        AddManyResult,
+        AddResult,
+        ConflictResult,
+        Context,
+        DeleteResult,
+        GetResult,
+        ImportResult,
+        MemoryResult,
+        RememberResult,
+        RestoreResult,
+        RetrieveResult,
+        VersionResult,
+    )
 
 Content = str | Mapping[str, Any]
 Metadata = Mapping[str, Any] | None
@@ -371,6 +370,8 @@ class Memory(UserData):
         query stands first, and stays the same while nothing in it changes. ``format`` is ``text``, ``messages`` or
         ``json``. ``count`` says how many tokens a text has; if not given, the bundled tokenizer does.
         """
+        from holdfast.memory.context import Wanted, read_context
+
         elapsed_ms = start_watch()
         wanted = Wanted.check(query, kinds_of(kinds, None), max_tokens, format, count)
         context = read_context(self._records, self.working.items, wanted)
@@ -447,6 +448,8 @@ class Memory(UserData):
         The newest 500 memories are looked at, each with the four that are closest to it. For long-term, persona and
         structured memory; of an entity, one value of an attribute holds at a time.
         """
+        from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
+
         kind = kind_of(memory_type)
         if not kind.shown_once or kind.has_facts:
             raise refuse_kind(kind, "compared with each other", "name long_term, persona or structured memory")
@@ -602,6 +605,8 @@ class Memory(UserData):
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone: when, why and under which rule it went.
         """
+        from holdfast.memory.explain import explain, explain_item, explain_turn
+
         found = self._item(memory_id)
         if found is None:
             return explain(self._services, self._scope.tenant, memory_id, self._scope.subject)
@@ -619,6 +624,8 @@ class Memory(UserData):
         When it is archived and when deleted, how long it is in the recycle bin, how much there may be, and which holds
         name them.
         """
+        from holdfast.memory.explain import describe_rules
+
         self._services.check()
         return describe_rules(self._services, self._scope)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.access.keys import Access
-from holdfast.access.replies import Replies
-from holdfast.access.sign_ins import SignIns
 from holdfast.core.audit import PYTHON, Action, Event
 from holdfast.core.clock import Belief
 from holdfast.core.errors import (
@@ -26,28 +23,12 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import MemoryType, Subject
 from holdfast.core.values import Clock, check_tenant, moment, name_in_logs
-from holdfast.lifecycle.audit import Audit, begin_anew
-from holdfast.lifecycle.bulk_delete import Sources
 from holdfast.lifecycle.clock import ClockTrust
-from holdfast.lifecycle.domains import Domains
-from holdfast.lifecycle.figures.memories import Memories
-from holdfast.lifecycle.holds import Holds
 from holdfast.lifecycle.part_registry import OpenParts
-from holdfast.lifecycle.policies import Policies, Quotas
-from holdfast.lifecycle.recycle_bin import Recycle
-from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.schedule.maintenance import Maintenance, runners
 from holdfast.lifecycle.schedule.schedule import JOBS, Schedule
-from holdfast.lifecycle.session_parts import SessionParts
-from holdfast.lifecycle.sessions import ConversationSummaries, Sessions
-from holdfast.lifecycle.sweeping.sweep import Sweeper
-from holdfast.memory.entity import refresh_entity_text
 from holdfast.memory.services import Services
 from holdfast.memory.working import WorkingStore
-from holdfast.ports.feed import Embedder
-from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.certificates import Certificates, Engines, find_erasure
 from holdfast.privacy.erasure import Beside, Eraser, Erasure, ignore
 from holdfast.privacy.keep_out import KeepOut
 from holdfast.privacy.keys.keyring import Keyring
@@ -63,14 +44,31 @@ from holdfast.settings import Settings
 from holdfast.storage.objects import open_backups, open_cold, open_keeping
 from holdfast.storage.relational.coordination import new_holder
 from holdfast.storage.stores import open_database, open_short_term, store_url, stores_over, witness_of
-from holdfast.storage.transfer.stores import DatabaseRows
-from holdfast.telemetry import Telemetry
 
-if TYPE_CHECKING:  # most processes make and restore no backups
+if TYPE_CHECKING:  # what a process does not ask for is not loaded
+    from holdfast.access.keys import Access
+    from holdfast.access.replies import Replies
+    from holdfast.access.sign_ins import SignIns
     from holdfast.backups.catalog import Catalog
     from holdfast.backups.lost_keys import Abandoned
     from holdfast.backups.restore import Restored
     from holdfast.backups.service import Backups
+    from holdfast.lifecycle.audit import Audit
+    from holdfast.lifecycle.bulk_delete import Sources
+    from holdfast.lifecycle.domains import Domains
+    from holdfast.lifecycle.figures.memories import Memories
+    from holdfast.lifecycle.holds import Holds
+    from holdfast.lifecycle.policies import Policies, Quotas
+    from holdfast.lifecycle.recycle_bin import Recycle
+    from holdfast.lifecycle.registry import Registry
+    from holdfast.lifecycle.schedule.maintenance import Maintenance
+    from holdfast.lifecycle.session_parts import SessionParts
+    from holdfast.lifecycle.sessions import Sessions
+    from holdfast.ports.feed import Embedder
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.certificates import Certificates
+    from holdfast.storage.transfer.stores import DatabaseRows
+    from holdfast.telemetry import Telemetry
 
 _log = logging.getLogger("holdfast.store")
 _erasures = logging.getLogger("holdfast.erasure")
@@ -120,9 +118,7 @@ class Store:
             self._parts = OpenParts(settings.url)
             self.services = self._make_services(clock or system_clock, is_watched=clock is None)
             self._make_shared_services()
-            self.telemetry = Telemetry(content=settings.otel_content) if settings.otel else None
-            if self.telemetry is not None:
-                self.services.latencies.observe = self.telemetry.record
+            self.telemetry = self._open_telemetry()
             self._open()
         except BaseException:
             self.database.close()
@@ -142,13 +138,11 @@ class Store:
         database.on_commit = trust.note_write
         database.sign_texts = self.keyring.sign_texts
         return Services(
-            **vars(stores),
+            partial(getattr, stores),
             leadership=Leadership(stores.leases, wall=_wall, holder=new_holder()),
             trust=trust,
             objects=cache(self._open_cold),
-            keep_out=KeepOut(
-                stores.kept_out, (stores.reader, stores.subjects), self.keyring, self.ledger.is_carried_out
-            ),
+            keep_out=KeepOut(stores, self.keyring, self.ledger.is_carried_out),
             erase=self.erase,
             open_part=self._parts.open,
             recall=recall,
@@ -162,17 +156,57 @@ class Store:
         )
 
     def _make_shared_services(self) -> None:
-        """What the tenants of the store share beside that."""
+        """What every process needs of what the tenants of the store share."""
         services = self.services
-        now, subjects = services.now, services.subjects
-        self.rows = DatabaseRows(self.database)
-        self.backing_up = Leadership(
-            services.leases, wall=_wall, holder=new_holder(), name="backups", doing="making or restoring a backup"
-        )
-        self.access = Access(services.keys, now, services.new_id, note=self._note_revoked)
-        self.sign_ins = SignIns(services.sign_ins, self.access, now)
-        self.replies = Replies(services.replies, now, erasures=lambda: (subjects.ledger_seen() or (0, ""))[0])
-        self.certificates = Certificates(
+        beside = Beside(self._forget, self._short_term_elsewhere, self._parts_of)
+        self.eraser = Eraser(services.subjects, self.keys, services.objects, beside, services.now, self._certify)
+        runs = {job: partial(self._run_job, job.name) for job in JOBS}
+        timezone, trust = self.settings.timezone, services.trust
+        self.schedule = Schedule(services.jobs, services.leadership, runs, services.clock, timezone, trust)
+
+    @cached_property
+    def rows(self) -> DatabaseRows:
+        """The rows of the database, for backups."""
+        from holdfast.storage.transfer.stores import DatabaseRows
+
+        return DatabaseRows(self.database)
+
+    @cached_property
+    def backing_up(self) -> Leadership:
+        """Whoever makes or restores a backup does so alone."""
+        doing = "making or restoring a backup"
+        return Leadership(self.services.leases, wall=_wall, holder=new_holder(), name="backups", doing=doing)
+
+    @cached_property
+    def access(self) -> Access:
+        """API keys."""
+        from holdfast.access.keys import Access
+
+        return Access(self.services.keys, self.services.now, self.services.new_id, note=self._note_revoked)
+
+    @cached_property
+    def sign_ins(self) -> SignIns:
+        """Whose browsers are signed in."""
+        from holdfast.access.sign_ins import SignIns
+
+        return SignIns(self.services.sign_ins, self.access, self.services.now)
+
+    @cached_property
+    def replies(self) -> Replies:
+        """What requests with an idempotency key were told."""
+        from holdfast.access.replies import Replies
+
+        subjects = self.services.subjects
+        seen = lambda: (subjects.ledger_seen() or (0, ""))[0]  # noqa: E731
+        return Replies(self.services.replies, self.services.now, erasures=seen)
+
+    @cached_property
+    def certificates(self) -> Certificates:
+        """Certificates of erasures."""
+        from holdfast.privacy.certificates import Certificates, Engines, find_erasure
+
+        services, now = self.services, self.services.now
+        return Certificates(
             self.state,
             self.keys.signing,
             Engines(self.rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
@@ -180,14 +214,19 @@ class Store:
             now,
             lambda: services.new_id(now()),
         )
-        beside = Beside(self._forget, self._short_term_elsewhere, self._parts_of)
-        self.eraser = Eraser(subjects, self.keys, services.objects, beside, now, self.certificates.certify)
-        jobs = runners(services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
-        jobs["daily"] = partial(self._run_daily, jobs["daily"])
-        runs = {job: jobs.get(job.name) or partial(self._run_backup, job.name) for job in JOBS}
-        timezone = self.settings.timezone
-        leadership, trust = services.leadership, services.trust
-        self.schedule = Schedule(services.jobs, leadership, runs, services.clock, timezone, trust)
+
+    def _open_telemetry(self) -> Telemetry | None:
+        """OpenTelemetry, where the settings ask for it."""
+        if not self.settings.otel:
+            return None
+        from holdfast.telemetry import Telemetry
+
+        telemetry = Telemetry(content=self.settings.otel_content)
+        self.services.latencies.observe = telemetry.record
+        return telemetry
+
+    def _certify(self, *erasure: Any) -> Any:
+        return self.certificates.certify(*erasure)
 
     def _open(self) -> None:
         """Take up what the store has to know before anyone uses it; a store that is for reading only goes without."""
@@ -210,6 +249,8 @@ class Store:
         return SealedObjects(open_cold(self.settings), self.keyring, self.services.now, self.ledger.is_carried_out)
 
     def _parts_of(self, tenant: str) -> SessionParts:
+        from holdfast.lifecycle.session_parts import SessionParts
+
         return SessionParts(self.services.tenant(tenant))
 
     def _forget(self, subject: Subject) -> dict[str, int]:
@@ -228,6 +269,8 @@ class Store:
         with suppress(StoreReadOnlyError):
             identity = self.services.identity.make(secrets.token_hex(16))
             if self._purpose == "new" and self._store_state.begin_anew(identity, now=self.services.now()):
+                from holdfast.lifecycle.audit import begin_anew
+
                 for tenant in self.tenants:  # the note of the last checkpoint is of the store that was lost
                     begin_anew(TenantServices(self, tenant).audit)
         try:
@@ -286,8 +329,8 @@ class Store:
     def abandon_keys(self, tenant: str, *, confirm: bool) -> Abandoned:
         """Set the keys aside that the master key does not open, once that is confirmed."""
         self.check_state()
-        from holdfast.backups.catalog import Catalog  # noqa: PLC0415
-        from holdfast.backups.lost_keys import LostKeys  # noqa: PLC0415
+        from holdfast.backups.catalog import Catalog
+        from holdfast.backups.lost_keys import LostKeys
 
         is_erased = self.ledger.is_carried_out
         with self.backing_up.held() as lease:
@@ -305,16 +348,22 @@ class Store:
                 lost.abandon(now=now)
             return found
 
-    def _run_daily(self, sweep: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Sweep, and then have idle conversations summarized, if the settings name a summarizer for that."""
-        result = sweep()
-        made = sum(self.summarize_conversations(tenant) for tenant in self.services.dues.tenants())
-        return {**result, "conversations_summarized": made} if made else result
+    def _run_job(self, job: str) -> dict[str, Any]:
+        """Run a job of the schedule. After the daily sweep idle conversations are summarized, if the settings name a
+        summarizer for that.
+        """
+        from holdfast.lifecycle.schedule.maintenance import runners
 
-    def _run_backup(self, job: str) -> dict[str, Any]:
-        from holdfast.backups.service import backup_jobs  # noqa: PLC0415
+        jobs = runners(self.services.dues, lambda tenant: TenantServices(self, tenant).maintenance)
+        if job not in jobs:
+            from holdfast.backups.service import backup_jobs
 
-        return backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)[job]()
+            return backup_jobs(TenantServices(self, next(iter(self.tenants))).backups)[job]()
+        result = jobs[job]()
+        if job == "daily":
+            made = sum(self.summarize_conversations(tenant) for tenant in self.services.dues.tenants())
+            return {**result, "conversations_summarized": made} if made else result
+        return result
 
     def summarize_conversations(self, tenant: str, limit: int = MOST_SUMMARIES) -> int:
         """Have the summarizer of the settings summarize a tenant's idle conversations; how many. The extractive one is
@@ -322,6 +371,8 @@ class Store:
         """
         if self.settings.summarizer.strip() == EXTRACTIVE:
             return 0
+        from holdfast.lifecycle.sessions import ConversationSummaries
+
         summaries = ConversationSummaries(self.services.tenant(tenant), self._summarizer)
         return summaries.refresh(limit)
 
@@ -371,31 +422,110 @@ class Store:
 
 
 class TenantServices:
-    """What one tenant of an open store has."""
+    """What one tenant of an open store has: each part is loaded and made when it is first used."""
 
     def __init__(self, base: Store, tenant: str) -> None:
         self._base, self.tenant, self.services = base, check_tenant(tenant), base.services
-        services, trust, mine = self.services, base.services.trust, base.services.tenant(tenant)
-        refresh = partial(refresh_entity_text, services)
-        self.quotas = Quotas(mine)
-        self.holds = Holds(mine)
-        self._sources = Sources(mine, refresh)
-        self.audit = Audit(mine, base.state, trust.look)
-        self.policies = Policies(mine)
-        self.registry = Registry(mine)
-        self.sessions = Sessions(mine)
-        self.memories = Memories(mine)
-        self.parts = SessionParts(mine)
-        self.domains = Domains(mine, base.state, services.objects)
+        self._mine = base.services.tenant(tenant)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """How much may be kept."""
+        from holdfast.lifecycle.policies import Quotas
+
+        return Quotas(self._mine)
+
+    @cached_property
+    def holds(self) -> Holds:
+        """What must not go."""
+        from holdfast.lifecycle.holds import Holds
+
+        return Holds(self._mine)
+
+    @cached_property
+    def _sources(self) -> Sources:
+        """What came from where."""
+        from holdfast.lifecycle.bulk_delete import Sources
+
+        return Sources(self._mine, self.refresh_entities)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What happened."""
+        from holdfast.lifecycle.audit import Audit
+
+        return Audit(self._mine, self._base.state, self.services.trust.look)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """How long things live."""
+        from holdfast.lifecycle.policies import Policies
+
+        return Policies(self._mine)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """Agents and tools."""
+        from holdfast.lifecycle.registry import Registry
+
+        return Registry(self._mine)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Conversations."""
+        from holdfast.lifecycle.sessions import Sessions
+
+        return Sessions(self._mine)
+
+    @cached_property
+    def memories(self) -> Memories:
+        """All memories, whosever they are."""
+        from holdfast.lifecycle.figures.memories import Memories
+
+        return Memories(self._mine)
+
+    @cached_property
+    def parts(self) -> SessionParts:
+        """What belongs to sessions and lies elsewhere."""
+        from holdfast.lifecycle.session_parts import SessionParts
+
+        return SessionParts(self._mine)
+
+    @cached_property
+    def domains(self) -> Domains:
+        """A caller's own resources."""
+        from holdfast.lifecycle.domains import Domains
+
+        return Domains(self._mine, self._base.state, self.services.objects)
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Sweeps, and what is done beside them."""
+        from holdfast.lifecycle.schedule.maintenance import Maintenance
+        from holdfast.lifecycle.sweeping.sweep import Sweeper
+
+        services, base = self.services, self._base
         erase, load = self.sessions.erase, base.settings.sweep_load
-        sweeper = Sweeper(mine, services.archives, erase, refresh, self.domains, load)
-        self.maintenance = Maintenance(sweeper, services.leadership, trust, self.audit, base.finish_erasures)
-        self.recycle = Recycle(mine, self.maintenance.empty_bin, refresh)
+        sweeper = Sweeper(self._mine, services.archives, erase, self.refresh_entities, self.domains, load)
+        return Maintenance(sweeper, services.leadership, services.trust, self.audit, base.finish_erasures)
+
+    @cached_property
+    def recycle(self) -> Recycle:
+        """What was removed and can come back."""
+        from holdfast.lifecycle.recycle_bin import Recycle
+
+        return Recycle(self._mine, self.maintenance.empty_bin, self.refresh_entities)
+
+    def refresh_entities(self, subject: Subject, ids: Sequence[str]) -> None:
+        """Entities came back, or went: let those that are related to them tell what holds now."""
+        from holdfast.memory.entity import refresh_entity_text
+
+        refresh_entity_text(self.services, subject, ids)
 
     @cached_property
     def backups(self) -> Backups:
         """Of the whole store, whichever tenant asks."""
-        from holdfast.backups.service import Backups  # noqa: PLC0415
+        from holdfast.backups.service import Backups
 
         base = self._base
         return Backups(base.rows, self.tenant, base.keys, base.backing_up, _BackupHost(base, self))
@@ -430,7 +560,7 @@ class _BackupHost:
             self._store.eraser.replay()
             self._tenant.audit.seal(accept=f"backup {restored.backup_id} was restored")
         for subject, ids in restored.outdated.items():
-            refresh_entity_text(self._services, subject, ids)
+            self._tenant.refresh_entities(subject, ids)
         self._services.history.follow_anew()  # what belongs to sessions lies elsewhere, and has gone on meanwhile
 
 
@@ -444,12 +574,12 @@ def _open_keys(
 
 def open_catalog(settings: Settings) -> Catalog:
     """The backups that the settings name, to be looked at: nothing is made, and no document is read."""
-    from holdfast.backups.catalog import Catalog  # noqa: PLC0415
+    from holdfast.backups.catalog import Catalog
 
     return Catalog(open_backups(settings), _open_keys(settings, open_keeping(settings)), lambda _alias: False)
 
 
 def _describe_last(settings: Settings) -> str | None:
-    from holdfast.backups.catalog import describe_last  # noqa: PLC0415
+    from holdfast.backups.catalog import describe_last
 
     return describe_last(partial(open_catalog, settings))

@@ -54,7 +54,7 @@ def test_freed_space_goes_back_to_the_disk(holdfast: Holdfast, clock: FakeClock)
 
 
 def overdue(holdfast: Holdfast) -> dict[str, int]:
-    return find_overdue(holdfast.dues, holdfast.services.now())
+    return find_overdue(holdfast.services.dues, holdfast.services.now())
 
 
 def test_how_late_things_are_is_told(holdfast: Holdfast, clock: FakeClock) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,7 +260,8 @@ class DeletesFirst:
 def test_a_match_deleted_between_ranking_and_reading_leaves_no_empty_place(holdfast: Holdfast) -> None:
     memory = holdfast.manager("user", "agent")
     memory.add_many([f"note {n} about tea" for n in range(4)])
-    raced = replace(holdfast.services, records=cast("RecordStore", DeletesFirst(holdfast.services.records, memory)))
+    usual, records = holdfast.services, DeletesFirst(holdfast.services.records, memory)
+    raced = replace(usual, make=lambda name: records if name == "records" else getattr(usual, name))
     found = Memory(raced, Scope("default", "user", "agent")).retrieve("tea", top_k=3)
     assert len(found) == 3
     assert {r["memory_id"] for r in found} == {r["memory_id"] for r in memory.list_memories()}

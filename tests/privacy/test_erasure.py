@@ -289,11 +289,11 @@ def test_what_is_measured_stays_true(holdfast: Holdfast) -> None:
 
     holdfast.erase_user("ann")
 
-    assert by_user in holdfast.dues.totals(), "a count never falls"
+    assert by_user in holdfast.services.dues.totals(), "a count never falls"
     metrics = holdfast.metrics()
     assert b'memory_deleted_total{memory_type="long_term",reason="erasure"} 2.0' in metrics
     assert b'memory_purged_total{memory_type="long_term"} 3.0' in metrics
-    assert {kind: count for kind, _, count in holdfast.dues.holdings()} == {"long_term": 1}
+    assert {kind: count for kind, _, count in holdfast.services.dues.holdings()} == {"long_term": 1}
 
 
 # --- holds ------------------------------------------------------------------------------------------------------------

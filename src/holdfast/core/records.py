@@ -91,6 +91,8 @@ class Rhythm(StrEnum):
 
 #: A scope's number is made of the subject's and, in its last bits, the kind's; a record's key of that and a count.
 KIND_BITS: Final = 6
+#: A message's key is made of the session's number and a count.
+MESSAGE_BITS: Final = 24
 COUNT_BITS: Final = 28
 LAST_KIND: Final = (1 << KIND_BITS) - 1
 

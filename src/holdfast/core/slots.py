@@ -16,19 +16,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import groupby, islice
-from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from cronsim import CronSim, CronSimError
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.values import EPOCH, SECOND, moment, when
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 #: ``missed`` counts no further.
 MOST_MISSED: Final = 1_000
 _MOST_CHARS: Final = 200
 _SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
+_UTC: Final = "UTC"
 
 
 def check_cron(cron: object) -> str:
@@ -39,6 +40,8 @@ def check_cron(cron: object) -> str:
     fields = cron.split()
     if len(fields) != 5:
         raise InvalidInputError(f"cron {quote(cron)} does not have five fields{example}")
+    from cronsim import CronSim, CronSimError
+
     text = " ".join(fields)
     try:
         fires = next(CronSim(text, _SOME_DAY), None) is not None
@@ -51,7 +54,7 @@ def check_cron(cron: object) -> str:
 
 def check_timezone(timezone: object) -> str:
     """The name of the time zone, if it is known."""
-    return _zone(timezone).key
+    return _UTC if timezone == _UTC else _zone(timezone).key
 
 
 def slots_between(cron: str, timezone: str, after: int, upto: int) -> Iterator[int]:
@@ -85,6 +88,8 @@ def count_missed(cron: str, timezone: str, *, after: int, upto: int, most: int =
 
 
 def _zone(timezone: object) -> ZoneInfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         if isinstance(timezone, str) and timezone:
             return ZoneInfo(timezone)
@@ -113,6 +118,8 @@ def _slots(cron: str, zone: ZoneInfo, start: int, *, back: bool) -> Iterator[int
 
 def _read_wall(cron: str, zone: ZoneInfo, start: datetime, fold: int, *, fixed: bool, back: bool) -> Iterator[int]:
     """The moments of the times on the wall from ``start`` on; in order, and one may come several times."""
+    from cronsim import CronSim
+
     try:
         for wall in CronSim(cron, start, reverse=back):
             utc = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)

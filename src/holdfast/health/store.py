@@ -157,8 +157,7 @@ def check_lifecycle(database: Database, settings: Settings) -> Iterator[Check]:
     """The checks, on a store that is open."""
     now = moment(system_clock())
     parts = OpenParts(settings.url)
-    stores = vars(stores_over(database, None))
-    store = Tenant(**stores, name="default", now=lambda: now, new_id=str, open_part=parts.open)
+    store = Tenant(stores_over(database).make, name="default", now=lambda: now, new_id=str, open_part=parts.open)
     yield from _check_clock(store, settings.clock_tolerance())
     yield from _check_schedule(store, settings.timezone)
     yield from _check_overdue(store)

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.decisions import Hold, RecordFacts, Window, find_hold
 from holdfast.core.errors import HeldError
 from holdfast.core.records import BIN, LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import check_source, describe_duration, iso
-from holdfast.lifecycle.explanation import record_facts
-from holdfast.ports.conversations import History, Session
+from holdfast.lifecycle.holds import record_facts
 from holdfast.ports.coordination import begin_steps
-from holdfast.ports.records import ProvenanceStore, RecordStore, Written
 from holdfast.ports.stores import Tenant, read_pages
-from holdfast.results.lifecycle import ForgetResult
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import History, Session
+    from holdfast.ports.records import ProvenanceStore, RecordStore, Written
+    from holdfast.results.lifecycle import ForgetResult
 
 _log = logging.getLogger("holdfast.bulk_delete")
 _BATCH: Final = 500

@@ -6,13 +6,15 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.clock import BORNE_OUT, SKEW, Belief, Seen, believe, sight
 from holdfast.core.errors import ClockError, HoldfastError
 from holdfast.core.values import SECOND, describe_duration, iso
-from holdfast.ports.coordination import ClockStore
+
+if TYPE_CHECKING:
+    from holdfast.ports.coordination import ClockStore
 
 
 class ClockWatch:

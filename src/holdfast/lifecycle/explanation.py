@@ -12,7 +12,7 @@ from holdfast.core.clock import Belief
 from holdfast.core.decisions import Decision, Hold, Life, RecordFacts, explain_decision, next_move
 from holdfast.core.records import BIN, HISTORY, LIVE, TYPES, Archive, MemoryType, Message, Record, Scope, State, Version
 from holdfast.core.values import DAY, describe_duration, iso, moment
-from holdfast.lifecycle.holds import as_held, hold_to_dict
+from holdfast.lifecycle.holds import as_held, hold_to_dict, record_facts
 from holdfast.lifecycle.policies import life_to_dict
 from holdfast.lifecycle.sweeping.plan import ACTIONS
 from holdfast.ports.conversations import Session, Turn
@@ -218,13 +218,6 @@ def _describe_start(record: Record, entries: list[AuditEntry]) -> str:
     if record.aged_from in back or (record.revision == 1 and record.ttl is None):
         return "after it was brought back"
     return "after it was corrected" if record.revision > 1 else "after it was last used"
-
-
-def record_facts(record: Record) -> RecordFacts:
-    """What a decision needs to know of a record."""
-    aged_from = record.dated_at if record.aged_from is None else record.aged_from
-    whose = (record.id, record.kind.value, record.scope.subject, as_held(record), record.state, record.version)
-    return RecordFacts(*whose, aged_from, record.purge_at, 0, record.pack is not None)
 
 
 def _describe_next(coming: Decision, now: int) -> dict[str, Any]:

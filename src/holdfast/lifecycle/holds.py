@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.audit import Action, Event, acting_as, check_author
-from holdfast.core.decisions import Held, Hold
+from holdfast.core.decisions import Held, Hold, RecordFacts
 from holdfast.core.errors import InvalidInputError, NotFoundError, quote
 from holdfast.core.records import Record, Subject
 from holdfast.core.values import check_content, check_id, is_id, iso, to_json
-from holdfast.lifecycle.registry import TOOL
-from holdfast.ports.conversations import Turn
-from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import HoldCoverResult
+from holdfast.ports.registry import TOOL
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import Turn
+    from holdfast.ports.stores import Tenant
+    from holdfast.results.lifecycle import HoldCoverResult
 
 _MOST_TEXT = 2_000
 _EVERYTHING = 2**62
@@ -166,6 +168,13 @@ def as_held(record: Record) -> Held:
     """A record as a hold looks at it."""
     scope = record.scope
     return Held(scope.user_id, scope.agent_id, scope.session_id, record.id, record.metadata)
+
+
+def record_facts(record: Record) -> RecordFacts:
+    """What a decision needs to know of a record."""
+    aged_from = record.dated_at if record.aged_from is None else record.aged_from
+    whose = (record.id, record.kind.value, record.scope.subject, as_held(record), record.state, record.version)
+    return RecordFacts(*whose, aged_from, record.purge_at, 0, record.pack is not None)
 
 
 def as_held_message(turn: Turn) -> Held:

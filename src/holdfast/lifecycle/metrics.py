@@ -223,7 +223,7 @@ def exposition(collect: Callable[[], Iterable[Any]]) -> bytes:
 
 def _prometheus() -> Any:
     try:
-        import prometheus_client.core  # noqa: PLC0415 - only those who are scraped need it
+        import prometheus_client.core
     except ImportError:
         raise missing_extra("the text of metrics", "metrics") from None
     return prometheus_client

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from holdfast.core.audit import Action, Event
@@ -30,9 +30,11 @@ from holdfast.core.records import Subject
 from holdfast.core.values import FOREVER, check_id
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.session_parts import PartRegistration, PartSession, SessionPart
-from holdfast.ports.stores import Tenant
-from holdfast.results.lifecycle import PartResult
 from holdfast.settings import drop_password
+
+if TYPE_CHECKING:
+    from holdfast.ports.stores import Tenant
+    from holdfast.results.lifecycle import PartResult
 
 T = TypeVar("T")
 #: What opens a part of each kind: ``module:function``. The module is imported when one is first needed.

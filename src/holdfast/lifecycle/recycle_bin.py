@@ -23,11 +23,11 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import HISTORY, Cause, MemoryType, Move, Outcome, Record, State, Subject
 from holdfast.core.values import DAY, check_count, check_id, iso
-from holdfast.lifecycle.registry import AGENT, TOOL, Registry
+from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.ports.conversations import BinnedMessage, Session
 from holdfast.ports.records import RecordStore, kept_out_error
-from holdfast.ports.registry import Registered, RegistryReader
+from holdfast.ports.registry import AGENT, TOOL, Registered, RegistryReader
 from holdfast.ports.stores import Tenant, read_pages
 from holdfast.results.lifecycle import BinResult, RegistryMoveResult
 

@@ -17,13 +17,11 @@ from holdfast.core.values import check_content, check_id, check_metadata, iso
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, take_census
 from holdfast.ports.coordination import Lease, begin_steps, join_rest
-from holdfast.ports.registry import Registered, RegistryStore
+from holdfast.ports.registry import AGENT, TOOL, Registered, RegistryStore
 from holdfast.ports.rules import Census
 from holdfast.ports.stores import Tenant
 from holdfast.results.lifecycle import RegistryMoveResult, RegistryResult
 
-AGENT: Final = "agent"
-TOOL: Final = "tool"
 _MOST_DESCRIPTION: Final = 64 * 1024
 _log = logging.getLogger("holdfast.registry")
 #: What is an agent's own, in the order in which it follows.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.audit import Action
 from holdfast.core.decisions import NO_LIFE, Held, Life
@@ -22,7 +22,9 @@ from holdfast.lifecycle.part_registry import PartRegistry, name_part
 from holdfast.ports.conversations import PartActivity, Session
 from holdfast.ports.session_parts import PartMove, PartSession, SessionPart
 from holdfast.ports.subjects import MARK_DAYS, ErasureMark
-from holdfast.results.memory import PartContentResult
+
+if TYPE_CHECKING:
+    from holdfast.results.memory import PartContentResult
 
 _log = logging.getLogger("holdfast.parts")
 #: Parts move sessions in transactions of about this duration, and of so many at first and at most.

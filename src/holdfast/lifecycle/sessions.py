@@ -7,22 +7,22 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from holdfast.core import errors
 from holdfast.core.errors import quote
 from holdfast.core.records import HISTORY, Cause, Message, Outcome, Scope, State, Subject
 from holdfast.core.values import SECOND, check_count, check_id, iso
 from holdfast.lifecycle.bulk_delete import recycle_move
-from holdfast.lifecycle.explanation import Links, explain_session
-from holdfast.lifecycle.session_parts import SessionParts
-from holdfast.ports.conversations import Session
-from holdfast.ports.coordination import Lease
-from holdfast.ports.feed import Summarizer
-from holdfast.ports.stores import Tenant
 from holdfast.recall.summaries import open_summarizer
-from holdfast.results.lifecycle import ExplainResult
-from holdfast.results.memory import MessageResult, SessionResult
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import Session
+    from holdfast.ports.coordination import Lease
+    from holdfast.ports.feed import Summarizer
+    from holdfast.ports.stores import Tenant
+    from holdfast.results.lifecycle import ExplainResult
+    from holdfast.results.memory import MessageResult, SessionResult
 
 #: A summary that has grown over so many characters is cut down to so many.
 FULL: Final = 1_200
@@ -57,6 +57,8 @@ class Sessions:
         """Send a session to the recycle bin, with what belongs to it elsewhere, and its short-term window gone for
         good; how many messages it had.
         """
+        from holdfast.lifecycle.session_parts import SessionParts
+
         now, parts = self.tenant.now(), SessionParts(self.tenant)
         check_id(agent_id, "agent_id")
         parts.refresh(agent_id=agent_id, session_id=session_id or "")
@@ -80,6 +82,9 @@ class Sessions:
         """Which rules a session lives under, with all that belongs to it; what happens to it next and when, and what
         protects it.
         """
+        from holdfast.lifecycle.explanation import Links, explain_session
+        from holdfast.lifecycle.session_parts import SessionParts
+
         now, tenant = self.tenant.now(), self.tenant
         check_id(agent_id, "agent_id")
         SessionParts(tenant).refresh(agent_id=agent_id, session_id=session_id or "")
@@ -115,6 +120,8 @@ class Sessions:
             raise errors.ConflictError(
                 f"session {item_id} is {session.state}, not being deleted; claim it before erasing it"
             )
+        from holdfast.lifecycle.session_parts import SessionParts
+
         SessionParts(self.tenant).purge(session)
         return self.tenant.history.erase(subject, item_id, limit=limit, lease=lease)
 

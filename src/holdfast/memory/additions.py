@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from holdfast.core.errors import (
     ConflictError,
@@ -39,12 +39,17 @@ from holdfast.memory.services import Services
 from holdfast.memory.short_term import ShortTerm
 from holdfast.memory.structured import draft_document
 from holdfast.memory.user_data import refuse_kind
-from holdfast.memory.working import Working
-from holdfast.ports.records import Added, PutOutcome
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
-from holdfast.results.memory import AddResult, ImportResult, RememberResult, SimilarResult, WriteResult
+
+if TYPE_CHECKING:
+    from holdfast.memory.search import Search
+    from holdfast.memory.services import Services
+    from holdfast.memory.short_term import ShortTerm
+    from holdfast.memory.working import Working
+    from holdfast.ports.records import Added, PutOutcome
+    from holdfast.results.memory import AddResult, ImportResult, RememberResult, SimilarResult, WriteResult
 
 
 class Written(NamedTuple):

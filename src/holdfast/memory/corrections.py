@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.errors import InvalidInputError, NotFoundError, StaleError, quote
 from holdfast.core.records import TYPES, Kind, MemoryType, Record, Scope, Version
@@ -13,8 +13,10 @@ from holdfast.core.texts import normalize_text
 from holdfast.core.values import Origin, agent_source, check_content, check_count, check_id, iso, to_json
 from holdfast.memory.records import TRIES, Changed, Draft, DurableRecords, NamedDraft
 from holdfast.memory.user_data import refuse_kind
-from holdfast.ports.records import Added, PutOutcome
-from holdfast.results.memory import VersionResult
+
+if TYPE_CHECKING:
+    from holdfast.ports.records import Added, PutOutcome
+    from holdfast.results.memory import VersionResult
 
 ENTITY_VERBS: Final = "use memory.entity.add, set and relate"
 _MAX_REASON_BYTES: Final = 1_000

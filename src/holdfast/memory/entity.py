@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.core.errors import (
     ConflictError,
@@ -33,8 +33,10 @@ from holdfast.core.values import (
     moment,
 )
 from holdfast.memory.records import TRIES, Draft, DurableRecords
-from holdfast.memory.services import Services
-from holdfast.results.memory import EntityResult, FactResult, NeighbourResult
+
+if TYPE_CHECKING:
+    from holdfast.memory.services import Services
+    from holdfast.results.memory import EntityResult, FactResult, NeighbourResult
 
 _log = logging.getLogger("holdfast.entity")
 _ENTITY: Final = MemoryType.ENTITY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.core.errors import InvalidContentError, quote
 from holdfast.core.records import ALL, MemoryType, Message
@@ -24,7 +24,9 @@ from holdfast.core.values import (
 from holdfast.lifecycle.bulk_delete import clear_aged
 from holdfast.memory.records import Draft, DurableRecords
 from holdfast.recall.index import Query, SearchOptions
-from holdfast.results.memory import EpisodeMessageResult, EpisodeResult
+
+if TYPE_CHECKING:
+    from holdfast.results.memory import EpisodeMessageResult, EpisodeResult
 
 _EPISODIC: Final = MemoryType.EPISODIC
 #: A summary has at most this part of an episode's text, but room for a few sentences in any case; and it has no more

@@ -23,7 +23,7 @@ from holdfast.core.records import (
     Subject,
     Terms,
 )
-from holdfast.core.rules import DEFAULTS, Labels, Rule, labels_of, terms_to_dict
+from holdfast.core.rules import Labels, Rule, labels_of, terms_to_dict
 from holdfast.core.texts import hash_text
 from holdfast.core.values import DAY, SECOND, describe_duration, is_id, iso, to_json
 from holdfast.lifecycle.explanation import (
@@ -41,6 +41,7 @@ from holdfast.lifecycle.previews import rule_to_dict
 from holdfast.memory.corrections import version_result
 from holdfast.memory.records import memory_result
 from holdfast.memory.services import Services
+from holdfast.memory.short_term import short_term_life
 from holdfast.ports.conversations import Turn
 from holdfast.results.lifecycle import ExplainResult, HoldResult, KindRulesResult, LifeStoryResult, RulesResult
 
@@ -77,13 +78,6 @@ def describe_rules(services: Services, scope: Scope) -> RulesResult:
         "kinds": rows,
         "holds": [cast("HoldResult", hold_to_dict(hold)) for hold in named],
     }
-
-
-def short_term_life(life: Life) -> int:
-    """How long the messages of a session stay after its last one. Short-term memory always ends: a rule for every kind
-    that keeps things for ever leaves it its default.
-    """
-    return life.delete_after or DEFAULTS[_SHORT_TERM].delete_after or 3_600 * SECOND
 
 
 def _describe(services: Services, scope: Scope, kind: str, rules: Sequence[Rule]) -> KindRulesResult:

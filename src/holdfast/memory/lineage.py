@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.decisions import RecordFacts, find_hold, held_error
 from holdfast.core.errors import StaleError
@@ -13,11 +13,12 @@ from holdfast.core.filters import MISSING, Filter, matches, value_at
 from holdfast.core.records import LIVE, Cause, MemoryType, Outcome, Record
 from holdfast.core.values import is_id
 from holdfast.lifecycle.bulk_delete import descendants, recycle_together
-from holdfast.lifecycle.explanation import record_facts
-from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
-from holdfast.memory.records import DurableRecords
-from holdfast.ports.records import Written
-from holdfast.recall.index import SearchOptions
+from holdfast.lifecycle.holds import record_facts
+
+if TYPE_CHECKING:
+    from holdfast.memory.records import DurableRecords
+    from holdfast.ports.records import Written
+    from holdfast.recall.index import SearchOptions
 
 _log = logging.getLogger("holdfast.lineage")
 _PAGE: Final = 1_000
@@ -114,6 +115,8 @@ class Lineage:
         """A record came back: bring back what went to the recycle bin because of it; the ids of what came."""
         if record.bundle != record.id:
             return []
+        from holdfast.lifecycle.recycle_bin import read_bundle, restore_error, restore_move
+
         now = self._services.now()
         found = [
             one

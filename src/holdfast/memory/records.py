@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.decisions import held_error
 from holdfast.core.errors import AgentRemovedError, ConflictError, NotFoundError, ObjectStoreError, StaleError, quote
@@ -29,11 +29,12 @@ from holdfast.core.records import (
 )
 from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso, value_class
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
-from holdfast.lifecycle.recycle_bin import restore_error, restore_move
-from holdfast.memory.services import Services
 from holdfast.ports.records import Added, Put, PutOutcome, Recycled
-from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results.memory import MemoryResult
+
+if TYPE_CHECKING:
+    from holdfast.memory.services import Services
+    from holdfast.recall.index import Hit, Query, SearchOptions
+    from holdfast.results.memory import MemoryResult
 
 _log = logging.getLogger("holdfast.memory")
 #: A writer that finds a record changed under its hands reads it again and retries, this often.
@@ -298,6 +299,8 @@ class DurableRecords:
         if record.state is not State.RECYCLED:
             raise ConflictError(f"memory {record_id} is {record.state}, not in the recycle bin; nothing to restore")
         now = self.services.now()
+        from holdfast.lifecycle.recycle_bin import restore_error, restore_move
+
         move = restore_move(record, now)
         agent = None if own else self.scope
         (outcome,) = self.services.records.transition(self.scope.subject, [move], now=now, agent=agent)

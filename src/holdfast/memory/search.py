@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Scope
 from holdfast.memory.entity import tell_changed
 from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.ports.feed import split_version_id
-from holdfast.recall.index import Hit, Query, SearchOptions
-from holdfast.results.memory import RetrieveResult
+
+if TYPE_CHECKING:
+    from holdfast.recall.index import Hit, Query, SearchOptions
+    from holdfast.results.memory import RetrieveResult
 
 #: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
 _TRIES: Final = 3

@@ -8,28 +8,30 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.clock import IdSource
 from holdfast.core.records import Scope, State, Subject
 from holdfast.core.values import MAX_CONTENT_BYTES, Clock, moment, name_in_logs
-from holdfast.lifecycle.archive import Archives
-from holdfast.lifecycle.clock import ClockTrust
-from holdfast.lifecycle.registry import AGENT
-from holdfast.lifecycle.schedule.leadership import Leadership
-from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.memory.working import WorkingStore
-from holdfast.ports.feed import Summarizer
-from holdfast.ports.objects import ObjectStore
-from holdfast.ports.registry import Registered, removed_agent
-from holdfast.ports.session_parts import PartRegistration, SessionPart
+from holdfast.ports.registry import AGENT, removed_agent
 from holdfast.ports.stores import Stores, Tenant
-from holdfast.privacy.erasure import Erasure
-from holdfast.privacy.export.export import Exports
-from holdfast.privacy.export.readers import Sources
-from holdfast.privacy.keep_out import KeepOut
-from holdfast.recall.service import Recall
-from holdfast.results.figures import LatencyResult
+
+if TYPE_CHECKING:  # what a process does not ask for is not loaded
+    from holdfast.lifecycle.archive import Archives
+    from holdfast.lifecycle.clock import ClockTrust
+    from holdfast.lifecycle.schedule.leadership import Leadership
+    from holdfast.ports.feed import Summarizer
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.ports.registry import Registered
+    from holdfast.ports.session_parts import PartRegistration, SessionPart
+    from holdfast.privacy.erasure import Erasure
+    from holdfast.privacy.export.export import Exports
+    from holdfast.privacy.keep_out import KeepOut
+    from holdfast.recall.service import Recall
+    from holdfast.results.figures import LatencyResult
 
 _log = logging.getLogger("holdfast.latency")
 _KEPT = 1_024
@@ -85,6 +87,7 @@ class Latencies:
 class Services(Stores):
     """The stores, and what works on them: shared by all memories of one engine, and safe for many threads."""
 
+    make: Callable[[str], Any]
     leadership: Leadership
     """Whoever writes to cold storage, or sweeps, does so alone."""
     trust: ClockTrust
@@ -114,6 +117,8 @@ class Services(Stores):
     @property
     def archives(self) -> Archives:
         """Archives records, and brings them back."""
+        from holdfast.lifecycle.archive import Archives
+
         return Archives(
             self.records, self.packs, self.objects, self.summarizer, new_id=self.new_id, encode=self.recall.encode
         )
@@ -121,14 +126,17 @@ class Services(Stores):
     @property
     def exports(self) -> Exports:
         """Gathers what is held on people."""
+        from holdfast.lifecycle.session_parts import SessionParts
+        from holdfast.privacy.export.export import Exports
+        from holdfast.privacy.export.readers import Sources
+
         stores = (self.reader, self.records, self.versions, self.short_term, self.schemas, self.rules, self.holds)
         sources = Sources(*stores, self.archives, self.working.of_user, lambda name: SessionParts(self.tenant(name)))
         return Exports(sources, self.now)
 
     def tenant(self, name: str) -> Tenant:
         """What the services of a tenant work with."""
-        stores = {store.name: getattr(self, store.name) for store in fields(Stores)}
-        return Tenant(**stores, name=name, now=self.now, new_id=self.new_id, open_part=self.open_part)
+        return Tenant(partial(getattr, self), name=name, now=self.now, new_id=self.new_id, open_part=self.open_part)
 
     def pseudonym(self, subject: Subject) -> str:
         """What logs call a subject."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from holdfast.core.decisions import Life
 from holdfast.core.errors import ExpiredError, HoldfastError, InvalidContentError, InvalidInputError, quote
 from holdfast.core.records import HISTORY, TYPES, MemoryType, Message, Scope
+from holdfast.core.rules import DEFAULTS
 from holdfast.core.values import (
     SECOND,
     check_content,
@@ -24,10 +26,11 @@ from holdfast.core.values import (
     past_moment,
 )
 from holdfast.lifecycle.sessions import message_to_dict, roll
-from holdfast.memory.explain import short_term_life
-from holdfast.memory.services import Services
 from holdfast.ports.coordination import begin_steps
-from holdfast.results.memory import MessageResult
+
+if TYPE_CHECKING:
+    from holdfast.memory.services import Services
+    from holdfast.results.memory import MessageResult
 
 _KIND = TYPES[MemoryType.SHORT_TERM]
 _FIELDS: Final = frozenset({"role", "content", "metadata", "external_id", "timestamp"})
@@ -52,6 +55,13 @@ class WindowChange(NamedTuple):
     """How many messages the window holds now, if any were added to it."""
     dropped: int
     """How many of the oldest left the window for them; the conversation's history keeps them."""
+
+
+def short_term_life(life: Life) -> int:
+    """How long the messages of a session stay after its last one. Short-term memory always ends: a rule for every kind
+    that keeps things for ever leaves it its default.
+    """
+    return life.delete_after or DEFAULTS[_KIND.name.value].delete_after or 3_600 * SECOND
 
 
 class ShortTerm:

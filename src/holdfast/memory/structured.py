@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NotRequired, TypedDict
 
 from holdfast.core.errors import InvalidContentError, InvalidInputError, SchemaViolationError, quote
 from holdfast.core.filters import MISSING, Combination, Condition, Filter, parse, value_at, within
@@ -26,7 +26,9 @@ from holdfast.installation import missing_extra
 from holdfast.memory.records import Draft, DurableRecords, NamedDraft, memory_result
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import IS_SEARCHED, SEARCH_TEXT
-from holdfast.results.memory import CollectionResult, DocumentResult
+
+if TYPE_CHECKING:
+    from holdfast.results.memory import CollectionResult, DocumentResult
 
 _STRUCTURED: Final = MemoryType.STRUCTURED
 _MOST: Final = 1_000_000
@@ -371,7 +373,7 @@ def document_result(record: Record, now: int) -> DocumentResult:
 
 def _jsonschema() -> Any:
     try:
-        import jsonschema  # noqa: PLC0415 - only those who define schemas need it
+        import jsonschema
     except ImportError:
         raise missing_extra("a schema", "schema") from None
     return jsonschema

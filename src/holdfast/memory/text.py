@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.core.records import MemoryType
 from holdfast.ports.records import kept_out_error
-from holdfast.results.memory import AddResult, MemoryResult, RetrieveResult
+
+if TYPE_CHECKING:
+    from holdfast.core.records import MemoryType
+    from holdfast.results.memory import AddResult, MemoryResult, RetrieveResult
 
 Metadata = Mapping[str, Any] | None
 Filters = Mapping[str, Any] | None

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.core.decisions import Decision
 from holdfast.core.errors import InvalidKindError, LeaseLostError
 from holdfast.core.records import ALL, TYPES, Archive, Kind, MemoryType, Scope, State, Subject, kind_of
 from holdfast.lifecycle.bulk_delete import Cleared, clear_conversations, counted
-from holdfast.lifecycle.session_parts import SessionParts
-from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
-from holdfast.lifecycle.sweeping.sweep import Sweeper
 from holdfast.memory.records import clear_kind
-from holdfast.memory.services import Services
-from holdfast.results.lifecycle import ExportResult
-from holdfast.results.memory import KeptOutResult
+
+if TYPE_CHECKING:
+    from holdfast.core.decisions import Decision
+    from holdfast.memory.services import Services
+    from holdfast.results.lifecycle import ExportResult
+    from holdfast.results.memory import KeptOutResult
 
 _log = logging.getLogger("holdfast.memory")
 MemoryKind = MemoryType | str
@@ -78,6 +77,9 @@ class UserData:
 
     def archive_due(self, memory_type: MemoryKind) -> int:
         """Archive what is due of a kind now, without waiting for a sweep; how many memories."""
+        from holdfast.lifecycle.sweeping.due import Extent, SweepOrder
+        from holdfast.lifecycle.sweeping.sweep import Sweeper
+
         kind = kind_of(memory_type)
         if kind.archive is None:
             raise refuse_kind(kind, "archived", "it is kept as it is")
@@ -99,6 +101,8 @@ class UserData:
         if kind.name is MemoryType.WORKING:
             return Cleared(self._services.working.clear_user(subject), 0)
         if kind.name is MemoryType.SHORT_TERM:
+            from holdfast.lifecycle.session_parts import SessionParts
+
             parts = SessionParts(self._services.tenant(subject.tenant))
             parts.refresh(user_id=subject.user_id)
             cleared = clear_conversations(self._services.history, subject, now=self._services.now())

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdfast.core.records import Subject
-from holdfast.ports.objects import ObjectStore
 from holdfast.ports.records import KeptText
+
+if TYPE_CHECKING:
+    from holdfast.core.records import Subject
+    from holdfast.ports.objects import ObjectStore
 
 Row = tuple[Any, ...]
 #: A row by the names of its columns.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.core.decisions import Hold
 from holdfast.core.records import Message, Outcome, Scope, State, Subject
-from holdfast.ports.coordination import Lease
-from holdfast.ports.records import Batches
-from holdfast.ports.session_parts import PartSession
+
+if TYPE_CHECKING:
+    from holdfast.core.decisions import Hold
+    from holdfast.ports.coordination import Lease
+    from holdfast.ports.records import Batches
+    from holdfast.ports.session_parts import PartSession
 
 
 class Session(NamedTuple):

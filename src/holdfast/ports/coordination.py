@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from holdfast.core.access import ApiKey
-from holdfast.core.audit import Event
-from holdfast.core.clock import Seen
 from holdfast.core.values import SECOND
+
+if TYPE_CHECKING:
+    from holdfast.core.access import ApiKey
+    from holdfast.core.audit import Event
+    from holdfast.core.clock import Seen
 
 
 class Claim(NamedTuple):

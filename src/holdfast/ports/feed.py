@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
+if TYPE_CHECKING:
+    from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
 
 Vectors = npt.NDArray[np.float32]
 

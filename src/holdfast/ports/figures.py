@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from holdfast.core.decisions import Hold
-from holdfast.core.records import MemoryType, State, Subject
+if TYPE_CHECKING:
+    from holdfast.core.decisions import Hold
+    from holdfast.core.records import MemoryType, State, Subject
 
 
 class Selection(NamedTuple):

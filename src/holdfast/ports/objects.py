@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.core.errors import ObjectMissingError, ObjectStoreUnavailableError
 from holdfast.core.records import Subject
-from holdfast.ports.coordination import Lease
+
+if TYPE_CHECKING:
+    from holdfast.ports.coordination import Lease
 
 
 class ObjectReader(Protocol):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
-from holdfast.core.decisions import RecordFacts
 from holdfast.core.errors import KeptOutError
 from holdfast.core.records import Encoding, Entry, Fact, Kind, Move, Outcome, Record, Scope, Subject, Usage
-from holdfast.ports.coordination import Lease
+
+if TYPE_CHECKING:
+    from holdfast.core.audit import AuditEntry, Checkpoint, Event, Finding, Sizes
+    from holdfast.core.decisions import RecordFacts
+    from holdfast.ports.coordination import Lease
 
 
 class AuditQuery(NamedTuple):

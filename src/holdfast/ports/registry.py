@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from holdfast.core.errors import AgentRemovedError
-from holdfast.core.records import State, Subject
 from holdfast.core.values import iso
-from holdfast.ports.coordination import Lease
+
+if TYPE_CHECKING:
+    from holdfast.core.records import State, Subject
+    from holdfast.ports.coordination import Lease
+
+AGENT: Final = "agent"
+TOOL: Final = "tool"
 
 
 class Registered(NamedTuple):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.core.audit import Event
-from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window
-from holdfast.core.records import Entry, Scope, State, Subject, Terms, Version
-from holdfast.core.rules import Labels, Rule
-from holdfast.ports.conversations import Session
-from holdfast.ports.coordination import Lease
+if TYPE_CHECKING:
+    from holdfast.core.audit import Event
+    from holdfast.core.decisions import Held, Hold, Life, RecordFacts, Window
+    from holdfast.core.records import Entry, Scope, State, Subject, Terms, Version
+    from holdfast.core.rules import Labels, Rule
+    from holdfast.ports.conversations import Session
+    from holdfast.ports.coordination import Lease
 
 
 class Profile(NamedTuple):

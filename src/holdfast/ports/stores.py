@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.ports.conversations import History, ShortTermStore
-from holdfast.ports.coordination import (
-    ClockStore,
-    ConsoleJobStore,
-    IdentityStore,
-    JobStore,
-    KeyStore,
-    LeaseStore,
-    ReplyStore,
-    SignInStore,
-)
-from holdfast.ports.feed import RecallFeed
-from holdfast.ports.figures import FigureStore
-from holdfast.ports.objects import PackStore
-from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
-from holdfast.ports.registry import RegistryStore
-from holdfast.ports.rules import DueStore, HoldStore, RuleStore, VersionStore
-from holdfast.ports.session_parts import PartRegistration, PartStore, SessionPart
-from holdfast.ports.subjects import SubjectReader, SubjectStore
+if TYPE_CHECKING:  # what a process does not ask for is not loaded
+    from holdfast.ports.conversations import History, ShortTermStore
+    from holdfast.ports.coordination import (
+        ClockStore,
+        ConsoleJobStore,
+        IdentityStore,
+        JobStore,
+        KeyStore,
+        LeaseStore,
+        ReplyStore,
+        SignInStore,
+    )
+    from holdfast.ports.feed import RecallFeed
+    from holdfast.ports.figures import FigureStore
+    from holdfast.ports.objects import PackStore
+    from holdfast.ports.records import AuditStore, FactStore, KeptOutStore, ProvenanceStore, RecordStore, SchemaStore
+    from holdfast.ports.registry import RegistryStore
+    from holdfast.ports.rules import DueStore, HoldStore, RuleStore, VersionStore
+    from holdfast.ports.session_parts import PartRegistration, PartStore, SessionPart
+    from holdfast.ports.subjects import SubjectReader, SubjectStore
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Stores:
-    """One of each, over one database."""
+    """One of each, over one database. A store is made when it is first asked for: most processes need few of them."""
 
     records: RecordStore
     versions: VersionStore
@@ -60,6 +60,18 @@ class Stores:
     console_jobs: ConsoleJobStore
     replies: ReplyStore
     identity: IdentityStore
+    make: Callable[[str], Any]
+    """Makes the store of a name."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self.make = make
+
+    if not TYPE_CHECKING:  # or every attribute would be known
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in Stores.__annotations__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.__dict__.setdefault(name, self.make(name))
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class Tenant(Stores):
     and parts.
     """
 
+    make: Callable[[str], Any]
     name: str
     now: Callable[[], int]
     new_id: Callable[[int], str]

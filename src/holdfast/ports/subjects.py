@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from holdfast.core.audit import AuditEntry
-from holdfast.core.decisions import Hold
 from holdfast.core.records import Fact, Kind, MemoryType, Message, Record, Subject
-from holdfast.ports.conversations import Session
+
+if TYPE_CHECKING:
+    from holdfast.core.audit import AuditEntry
+    from holdfast.core.decisions import Hold
+    from holdfast.ports.conversations import Session
 
 #: No tenant has a control character, so that no user can have such a name.
 _BEGINNING: Final = "\x01erasing"

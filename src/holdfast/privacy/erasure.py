@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from holdfast.core import errors
-from holdfast.core.packs import pack_folder
 from holdfast.core.records import MemoryType, Subject
 from holdfast.lifecycle.holds import hold_to_dict
-from holdfast.lifecycle.session_parts import SessionParts
-from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.objects import ObjectStore
 from holdfast.ports.subjects import ErasureTimes, Found, SubjectStore, Tombstone
-from holdfast.privacy.ledger import Erased, KeysAndLedger
-from holdfast.results.lifecycle import CertificateResult, ErasurePreviewResult, HoldResult
+
+if TYPE_CHECKING:
+    from holdfast.lifecycle.session_parts import SessionParts
+    from holdfast.ports.conversations import ShortTermStore
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.ledger import Erased, KeysAndLedger
+    from holdfast.results.lifecycle import CertificateResult, ErasurePreviewResult, HoldResult
 
 _log = logging.getLogger("holdfast.erasure")
 #: Rows that go in one transaction: others wait no longer than for that.
@@ -409,12 +410,16 @@ class Eraser:
             tally.remove(_place(name), count, is_counted=_place(name) in found.rows)
 
     def _remove_objects(self, tombstone: Tombstone, tally: _Tally) -> None:
-        noted = self._subjects.objects(tombstone)
-        names = sorted({*noted, *self._objects().names(pack_folder(tombstone.alias))})
+        names = sorted({*self._subjects.objects(tombstone), *self._packs_of(tombstone)})
         for start in range(0, len(names), _OBJECTS):
             self._objects().delete(names[start : start + _OBJECTS])
         tally.remove(OBJECTS, len(names))
         self._subjects.forget_objects(tombstone)
+
+    def _packs_of(self, tombstone: Tombstone) -> Iterator[str]:
+        from holdfast.core.packs import pack_folder
+
+        return self._objects().names(pack_folder(tombstone.alias))
 
     def _look_again(self, tombstone: Tombstone, found: Found, tally: _Tally, parts: Subject | None) -> None:
         """Look again in every place, and for the key."""
@@ -423,8 +428,7 @@ class Eraser:
         left = self._subjects.left(tombstone) | beside
         for name in {**found.rows, **beside}:
             tally.add(name, found.rows.get(name, 0), left.get(name, 0))
-        still = sum(1 for _ in self._objects().names(pack_folder(tombstone.alias)))
-        tally.add(OBJECTS, 0, still)
+        tally.add(OBJECTS, 0, sum(1 for _ in self._packs_of(tombstone)))
         tally.add(KEY, 0, int(self._keyring.has(tombstone.alias)))
         there = [f"{name}: {left}" for name, (_, left) in tally.places.items() if left]
         if there and not tally.waiting_for:

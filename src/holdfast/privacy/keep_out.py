@@ -11,35 +11,31 @@ import json
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from holdfast.core.errors import NotFoundError, quote
-from holdfast.core.records import Outcome, Scope, Subject, Version
 from holdfast.core.texts import hash_text
 from holdfast.core.values import iso, to_json
-from holdfast.ports.records import KeptOutStore, KeptText
-from holdfast.ports.subjects import SubjectReader, SubjectStore
-from holdfast.privacy.keys.keyring import Keyring
+from holdfast.ports.records import KeptText
 from holdfast.privacy.sealed_objects import ensure_key
-from holdfast.results.memory import KeptOutResult
+
+if TYPE_CHECKING:
+    from holdfast.core.records import Outcome, Scope, Subject, Version
+    from holdfast.ports.stores import Stores
+    from holdfast.privacy.keys.keyring import Keyring
+    from holdfast.results.memory import KeptOutResult
 
 
 class KeepOut:
     """Keeps texts out, lists them and lifts it."""
 
-    def __init__(
-        self,
-        store: KeptOutStore,
-        subjects: tuple[SubjectReader, SubjectStore],
-        keyring: Keyring,
-        is_erased: Callable[[str], bool],
-    ) -> None:
-        self._store, self._keyring, self._is_erased = store, keyring, is_erased
-        self._reader, self._subjects = subjects
+    def __init__(self, stores: Stores, keyring: Keyring, is_erased: Callable[[str], bool]) -> None:
+        self._stores, self._keyring, self._is_erased = stores, keyring, is_erased
 
     def add(self, subject: Subject, record_id: str, *, now: int, agent: Scope) -> tuple[Outcome, list[str]]:
         """Keep the text of a record out, and recycle all of the user's records that have it: their ids."""
-        ensure_key(self._keyring, self._reader.alias(subject) or "", now, self._is_erased)
-        return self._store.add(subject, record_id, now=now, note=self._note, agent=agent)
+        ensure_key(self._keyring, self._stores.reader.alias(subject) or "", now, self._is_erased)
+        return self._stores.kept_out.add(subject, record_id, now=now, note=self._note, agent=agent)
 
     def _note(self, alias: str, texts: Sequence[KeptText]) -> None:
         for text in texts:
@@ -52,12 +48,12 @@ class KeepOut:
 
     def find(self, subject: Subject, texts: Sequence[str]) -> frozenset[str]:
         """Those of some texts that are kept out."""
-        kept = self._store.find(subject, [hash_text(one) for one in texts]) if texts else set()
+        kept = self._stores.kept_out.find(subject, [hash_text(one) for one in texts]) if texts else set()
         return frozenset(one for one in texts if hash_text(one) in kept) if kept else frozenset()
 
     def list(self, subject: Subject) -> list[KeptOutResult]:
         """The memories whose texts are kept out, the first first."""
-        found = {text.memory_id: text for text in self._store.list(subject)}
+        found = {text.memory_id: text for text in self._stores.kept_out.list(subject)}
         return [
             {"memory_id": text.memory_id, "kept_out_at": iso(text.kept_at), "author": text.author}
             for text in found.values()
@@ -65,19 +61,19 @@ class KeepOut:
 
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> None:
         """Let the text of a memory come back; ``NotFoundError`` if it is not kept out."""
-        prints = [text.print for text in self._store.list(subject) if text.memory_id == memory_id]
-        if not self._store.lift(subject, memory_id, now=now):
+        prints = [text.print for text in self._stores.kept_out.list(subject) if text.memory_id == memory_id]
+        if not self._stores.kept_out.lift(subject, memory_id, now=now):
             raise NotFoundError(
                 f"the text of memory {quote(memory_id)} is not kept out for user {subject.user_id!r}; list what is "
                 "with: holdfast kept-out list"
             )
-        self._keyring.forget_kept_out(self._reader.alias(subject) or "", prints)
+        self._keyring.forget_kept_out(self._stores.reader.alias(subject) or "", prints)
 
     def replay(self, now: int) -> int:
         """Keep out of a restored store what is noted beside the keys; how many memories went to the recycle bin."""
         notes = self.notes()
-        found = self._subjects.having(list(notes)) if notes else []
-        return sum(self._store.adopt(subject, notes[alias], now=now) for alias, subject in found)
+        found = self._stores.subjects.having(list(notes)) if notes else []
+        return sum(self._stores.kept_out.adopt(subject, notes[alias], now=now) for alias, subject in found)
 
     def notes(self) -> dict[str, Sequence[KeptText]]:
         """What is noted beside the keys, by the users' pseudonyms."""

@@ -16,13 +16,15 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.errors import ConflictError, LedgerError, ObjectMissingError
 from holdfast.core.values import to_json
-from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.keyring import Keyring
-from holdfast.privacy.keys.signatures import SigningKeys
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.keys.keyring import Keyring
+    from holdfast.privacy.keys.signatures import SigningKeys
 
 FOLDER: Final = "ledger/"
 DEFERRED: Final = "deferred/"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.errors import KeyMissingError, ObjectMissingError
-from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, SealBrokenError, seal, sealed_under, unseal
-from holdfast.privacy.keys.keyring import Keyring
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.keys.keyring import Keyring
 
 #: The name of an object has the pseudonym of its user: ``archive/ab/<pseudonym>/…``.
 _OWNED: Final = re.compile(r"archive/[0-9a-f]{2}/([0-9a-f]{32})/")

@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.core.errors import KeyringError, StoreLostError
 from holdfast.core.values import iso, to_json
-from holdfast.ports.coordination import Identity, IdentityStore
-from holdfast.ports.objects import ObjectStore
-from holdfast.privacy.keys.keyring import Keyring
+
+if TYPE_CHECKING:
+    from holdfast.ports.coordination import Identity, IdentityStore
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.privacy.keys.keyring import Keyring
 
 FOLDER: Final = "state/stores/"
 #: What a store is opened for. ``new``: to begin with an empty store where another was lost; ``restore``: to restore a

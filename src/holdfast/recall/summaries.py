@@ -11,7 +11,7 @@ from bisect import bisect, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.core.errors import (
     InvalidInputError,
@@ -20,9 +20,11 @@ from holdfast.core.errors import (
     SummarizerUnavailableError,
     quote,
 )
-from holdfast.ports.feed import Summarizer
 from holdfast.recall.terms import read_words, tokenize
 from holdfast.settings import mask_password
+
+if TYPE_CHECKING:
+    from holdfast.ports.feed import Summarizer
 
 ACCEPTED = "extractive, openai:<model>@<base_url>"
 """The forms of the setting, for messages and references."""

@@ -20,10 +20,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.records import KIND_BITS, MemoryType
+from holdfast.core.records import KIND_BITS, MESSAGE_BITS, MemoryType
 
-#: A message's key is made of the session's number and a count.
-MESSAGE_BITS: Final = 24
 #: The table that says how far ``holdfast migrate`` has come. While it is there, nobody opens the store.
 COPYING: Final = "copying"
 

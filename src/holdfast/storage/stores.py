@@ -3,69 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.installation import missing_extra
-from holdfast.ports.conversations import ShortTermStore
-from holdfast.ports.coordination import Witness
 from holdfast.ports.stores import Stores
 from holdfast.settings import Settings, mask_password, sqlite_path
-from holdfast.storage.relational.access import RequestDatabase, SqlConsoleJobs, SqlKeys, SqlReplies, SqlSignIns
-from holdfast.storage.relational.attachments import (
-    SqlFacts,
-    SqlKeptOut,
-    SqlPacks,
-    SqlProvenance,
-    SqlSchemas,
-    SqlVersions,
-)
-from holdfast.storage.relational.audit import SqlAudit
-from holdfast.storage.relational.coordination import SqlClock, SqlIdentity, SqlJobs, SqlLeases
+from holdfast.storage.relational.access import RequestDatabase
 from holdfast.storage.relational.database import Database
-from holdfast.storage.relational.dues import SqlDues
-from holdfast.storage.relational.feed import SqlFeed
-from holdfast.storage.relational.figures import SqlFigures
-from holdfast.storage.relational.history import SqlHistory
-from holdfast.storage.relational.records import SqlRecords
-from holdfast.storage.relational.registry import SqlParts, SqlRegistry
-from holdfast.storage.relational.rules import SqlHolds, SqlRules
-from holdfast.storage.relational.sessions import SqlShortTerm
-from holdfast.storage.relational.subjects import SqlSubjectReader, SqlSubjects
 from holdfast.storage.sqlite.database import SqliteDatabase
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import ShortTermStore
+    from holdfast.ports.coordination import Witness
+
+
+#: Where the class of each store is, under ``storage/relational``.
+_PLACES: Final = {
+    "records": "records.SqlRecords",
+    "versions": "attachments.SqlVersions",
+    "provenance": "attachments.SqlProvenance",
+    "kept_out": "attachments.SqlKeptOut",
+    "feed": "feed.SqlFeed",
+    "history": "history.SqlHistory",
+    "short_term": "sessions.SqlShortTerm",
+    "facts": "attachments.SqlFacts",
+    "schemas": "attachments.SqlSchemas",
+    "rules": "rules.SqlRules",
+    "dues": "dues.SqlDues",
+    "figures": "figures.SqlFigures",
+    "holds": "rules.SqlHolds",
+    "packs": "attachments.SqlPacks",
+    "audit": "audit.SqlAudit",
+    "clock_store": "coordination.SqlClock",
+    "jobs": "coordination.SqlJobs",
+    "leases": "coordination.SqlLeases",
+    "registry": "registry.SqlRegistry",
+    "parts": "registry.SqlParts",
+    "subjects": "subjects.SqlSubjects",
+    "reader": "subjects.SqlSubjectReader",
+    "keys": "access.SqlKeys",
+    "sign_ins": "access.SqlSignIns",
+    "console_jobs": "access.SqlConsoleJobs",
+    "replies": "access.SqlReplies",
+    "identity": "coordination.SqlIdentity",
+}
+#: No part of a request: an index takes in only what has been committed, and the time is the same for all.
+_ALONE: Final = frozenset({"feed", "clock_store", "replies", "identity"})
+#: These write to short-term memory too, wherever it is.
+_WITH_SHORT_TERM: Final = frozenset({"history", "registry"})
 
 
 def stores_over(database: Database, short_term: ShortTermStore | None = None) -> Stores:
     """The stores that keep everything in a database, but for short-term memory where that is elsewhere."""
     joined = RequestDatabase(database)
-    return Stores(
-        records=SqlRecords(joined),
-        versions=SqlVersions(joined),
-        provenance=SqlProvenance(joined),
-        kept_out=SqlKeptOut(joined),
-        feed=SqlFeed(database),  # an index takes in only what has been committed
-        history=SqlHistory(joined, short_term),
-        short_term=short_term or SqlShortTerm(joined),
-        facts=SqlFacts(joined),
-        schemas=SqlSchemas(joined),
-        rules=SqlRules(joined),
-        dues=SqlDues(joined),
-        figures=SqlFigures(joined),
-        holds=SqlHolds(joined),
-        packs=SqlPacks(joined),
-        audit=SqlAudit(joined),
-        clock_store=SqlClock(database),  # what time it is is no part of a request
-        jobs=SqlJobs(joined),
-        leases=SqlLeases(joined),
-        registry=SqlRegistry(joined, short_term),
-        parts=SqlParts(joined),
-        subjects=SqlSubjects(joined),
-        reader=SqlSubjectReader(joined),
-        keys=SqlKeys(joined),
-        sign_ins=SqlSignIns(joined),
-        console_jobs=SqlConsoleJobs(joined),
-        replies=SqlReplies(database),
-        identity=SqlIdentity(database),
-    )
+
+    def make(name: str) -> Any:
+        if name == "short_term" and short_term is not None:
+            return short_term
+        module, _, found = _PLACES[name].partition(".")
+        store = getattr(import_module(f"holdfast.storage.relational.{module}"), found)
+        others = (short_term,) if name in _WITH_SHORT_TERM else ()
+        return store(database if name in _ALONE else joined, *others)
+
+    return Stores(make)
 
 
 def open_database(settings: Settings, before_new: Callable[[], None] = lambda: None) -> Database:

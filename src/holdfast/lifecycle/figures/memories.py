@@ -11,8 +11,8 @@ from holdfast.core.decisions import Held, Hold, find_hold
 from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.records import LIVE, OWN, TYPES, MemoryType, State, Subject, key_of, kind_of
 from holdfast.core.values import When, agent_source, check_count, check_id, iso, moment
-from holdfast.lifecycle.registry import AGENT
 from holdfast.ports.figures import FacetCount, Places, RecordSummary, Selection
+from holdfast.ports.registry import AGENT
 from holdfast.ports.stores import Tenant
 from holdfast.results.figures import BrowseResult, FacetResult
 

@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.values import SECOND
-from holdfast.ports.coordination import Lease, LeaseStore
+
+if TYPE_CHECKING:
+    from holdfast.ports.coordination import Lease, LeaseStore
 
 _log = logging.getLogger("holdfast.leadership")
 #: The lease of whoever sweeps and runs jobs.

@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.audit import SCHEDULE, acting_as
 from holdfast.core.clock import SKEW
 from holdfast.core.errors import HoldfastError, InvalidInputError, LeaseLostError, quote
 from holdfast.core.slots import check_cron, check_timezone, count_missed, latest_slot, next_slot
 from holdfast.core.values import SECOND, Clock, dump_json, iso, moment
-from holdfast.lifecycle.clock import ClockTrust
-from holdfast.lifecycle.schedule.leadership import Leadership
 from holdfast.ports.coordination import JobRow, JobRun, JobStore, Lease
-from holdfast.results.lifecycle import JobResult, RunResult
+
+if TYPE_CHECKING:
+    from holdfast.lifecycle.clock import ClockTrust
+    from holdfast.lifecycle.schedule.leadership import Leadership
+    from holdfast.results.lifecycle import JobResult, RunResult
 
 _log = logging.getLogger("holdfast.schedule")
 #: A job is overdue when a slot has been waiting for longer: someone should look at least once an hour.
@@ -36,7 +38,7 @@ _DEFAULT: Final = "default"
 
 Runner = Callable[[], dict[str, Any]]
 Rows = list[dict[str, Any]]
-Runs = list[RunResult]
+Runs = list["RunResult"]
 
 
 class Job(NamedTuple):

@@ -53,7 +53,7 @@ def seal(key: DataKey, name: str, content: bytes) -> bytes:
 
 def unseal(key: DataKey, name: str, data: bytes) -> bytes:
     """What was sealed; ``SealBrokenError`` unless each byte, the key and the name are as they were."""
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - half of the import time of the package
+    from cryptography.exceptions import InvalidTag
 
     found = _LINE.match(data)
     if found is None:
@@ -80,6 +80,6 @@ def _print_of(key: DataKey) -> bytes:
 
 
 def _cipher(key: DataKey) -> AESGCM:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(key.secret)

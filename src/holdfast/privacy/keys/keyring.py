@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from holdfast.core import errors
 from holdfast.core.values import iso, to_json
-from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import DataKey, OtherKeyError, SealBrokenError, new_key, seal, unseal
 from holdfast.privacy.keys.master import (
     MasterKey,
@@ -34,6 +33,9 @@ from holdfast.privacy.keys.master import (
     read_master,
     read_previous,
 )
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
 
 
 class Rotated(NamedTuple):

@@ -14,12 +14,14 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.core import errors
-from holdfast.ports.objects import ObjectStore
 from holdfast.privacy.keys.encryption import KEY_BYTES, DataKey
 from holdfast.privacy.keys.keyring import SIGNING, Keyring
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
 
 
 def public_id(public: bytes) -> str:
@@ -29,8 +31,8 @@ def public_id(public: bytes) -> str:
 
 def public_pem(public: bytes) -> bytes:
     """A public half as other programs read it (``openssl pkey -pubin``)."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - costs time
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     key = Ed25519PublicKey.from_public_bytes(public)
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -38,9 +40,9 @@ def public_pem(public: bytes) -> bytes:
 
 def read_public(text: str | bytes) -> bytes:
     """The 32 bytes of a public half that is given in PEM, or as a certificate has it (in base64)."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - costs time
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     data = text.encode(errors="replace") if isinstance(text, str) else text
     try:
@@ -62,8 +64,8 @@ def read_public(text: str | bytes) -> bytes:
 
 def is_signature(signature: bytes, message: bytes, public: bytes) -> bool:
     """Whether a message was signed, exactly as it is, with the private half of a key."""
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs time
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
@@ -89,7 +91,7 @@ class SigningKey(NamedTuple):
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message, 64 bytes."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - costs time
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)
 
@@ -206,7 +208,7 @@ class SigningKeys:
 
 
 def _public_of(secret: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - costs time
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.ports.objects import ObjectStore
-from holdfast.settings import Settings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.settings import Settings
 
 
 def open_objects(url: str, called: str = "its URL") -> ObjectStore:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core import errors
 from holdfast.core.errors import quote
-from holdfast.ports.objects import ObjectStore
+
+if TYPE_CHECKING:
+    from holdfast.ports.objects import ObjectStore
 
 MAX_NAME_CHARS: Final = 512
 MAX_PART_CHARS: Final = 128

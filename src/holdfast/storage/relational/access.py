@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from itertools import count
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.core.access import ApiKey, Right, list_rights
-from holdfast.core.audit import Event
 from holdfast.core.clock import IdSource
 from holdfast.core.errors import StaleError
 from holdfast.core.records import ALL, Subject
@@ -31,6 +30,9 @@ from holdfast.storage.relational.database import (
     Transaction,
     Transactions,
 )
+
+if TYPE_CHECKING:
+    from holdfast.core.audit import Event
 
 #: Whose chain has what happens to the keys of operators, who are of no tenant.
 _OPERATORS_CHAIN: Final = "default"

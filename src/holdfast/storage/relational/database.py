@@ -18,10 +18,9 @@ from importlib import resources
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import ClosedError, InDoubtError, KeyMissingError
-from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, OWN, TYPES, State, Subject
+from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, MESSAGE_BITS, OWN, TYPES, State, Subject
 from holdfast.core.values import parse_json_object
 from holdfast.ports.feed import NEVER
-from holdfast.storage.catalog import MESSAGE_BITS
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^--.*\n?", re.MULTILINE)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import compress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import Hold, excess, prune_count
@@ -29,8 +29,6 @@ from holdfast.core.records import (
     Subject,
 )
 from holdfast.core.values import to_json
-from holdfast.ports.conversations import SessionWindow
-from holdfast.ports.coordination import Lease
 from holdfast.ports.registry import removed_agent
 from holdfast.storage.relational import audit
 from holdfast.storage.relational.coordination import check_lease
@@ -49,6 +47,10 @@ from holdfast.storage.relational.rows import (
     to_stored,
 )
 from holdfast.storage.relational.rules import Holds, check_rules
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import SessionWindow
+    from holdfast.ports.coordination import Lease
 
 #: So many alike removals are worth a statement of their own.
 _MANY: Final = 8

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.audit import current_actor
 from holdfast.core.decisions import Hold, excess, held_error, refuse
@@ -31,11 +31,9 @@ from holdfast.core.records import (
 from holdfast.core.rules import Labels, labels_of
 from holdfast.core.texts import hash_text, texts_within
 from holdfast.core.values import Origin, agent_source, to_json, value_class
-from holdfast.ports.coordination import Lease
 from holdfast.ports.records import Added, Put, PutOutcome, Recycled, kept_out_error
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
-from holdfast.storage.relational.attachments import find_rewritten, is_long, trim
 from holdfast.storage.relational.database import (
     AgainError,
     Guess,
@@ -46,8 +44,11 @@ from holdfast.storage.relational.database import (
     Transactions,
 )
 from holdfast.storage.relational.moves import MoveBatch
-from holdfast.storage.relational.rows import CurrentRow
 from holdfast.storage.relational.rules import Book, Profiles, scope_of
+
+if TYPE_CHECKING:
+    from holdfast.ports.coordination import Lease
+    from holdfast.storage.relational.rows import CurrentRow
 
 
 class RefreshedRow(NamedTuple):
@@ -359,6 +360,8 @@ class SqlRecords(record_rows.SqlRecordReader):
         tx.later("records.replace", (record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key))
         if record.name != row.name:
             tx.run("records.rename", (record.name, row.key))  # it may be taken
+        from holdfast.storage.relational.attachments import is_long, trim
+
         if is_long(row) and batch.holds.covering(row) is None:
             trim(batch, row)
         is_same = stored.metadata == row.metadata
@@ -506,6 +509,8 @@ def _expect_instead(tx: Transaction, number: int, context: record_rows.WriteCont
 
 def _was_done(tx: Transaction, number: int, new: _Insertion) -> bool:
     """Whether an insertion was made already: its first record is there, or another has taken that one's place."""
+    from holdfast.storage.relational.attachments import find_rewritten
+
     for row in find_rewritten(tx, number, new.kind, [*new.puts], new.now) if new.puts else ():
         new.replaced[row.name] = PutOutcome(row.id, None, row.revision)
     first = new.entries[0].record.id if new.entries else ""

@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 from holdfast.core.clock import check_deadline
 from holdfast.core.decisions import Hold, reason_for
 from holdfast.core.errors import StorageError
-from holdfast.core.records import BIN, HISTORY, Cause, Message, Move, Outcome, Scope, State, Subject
+from holdfast.core.records import BIN, HISTORY, MESSAGE_BITS, Cause, Message, Move, Outcome, Scope, State, Subject
 from holdfast.core.values import pack, parse_json_object, to_json, unpack
 from holdfast.ports.conversations import Session, SessionWindow, ShortTermStore, ShortWindow
 from holdfast.ports.feed import SEPARATOR
-from holdfast.storage.catalog import MESSAGE_BITS
 from holdfast.storage.relational.database import NOBODY, DuplicateError, SqlStore, Transaction
 from holdfast.storage.relational.moves import MoveBatch, refuse_removed_agents, removed_until
 from holdfast.storage.relational.rules import Holds, Profiles, scope_of

@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, AuditEntry, Event
 from holdfast.core.chain import parse_entries
@@ -20,18 +20,15 @@ from holdfast.core.errors import HeldError
 from holdfast.core.records import HISTORY, Cause, Fact, Kind, Record, State, Subject
 from holdfast.core.values import DAY, SECOND, to_json
 from holdfast.ports import subjects as ports
-from holdfast.ports.conversations import Session
-from holdfast.ports.figures import ADDED
-from holdfast.storage.catalog import TABLES, Erase
 from holdfast.storage.relational.access import unbind
-from holdfast.storage.relational.attachments import parse_fact
 from holdfast.storage.relational.audit import EntryRow, append
 from holdfast.storage.relational.database import SqlStore, Transaction
-from holdfast.storage.relational.figures import ScopeRow
 from holdfast.storage.relational.moves import find_current
 from holdfast.storage.relational.rows import KINDS, RecordRow, TotalRow, all_keys, as_record, key_range, read_alias
 from holdfast.storage.relational.rules import Holds, raise_version
-from holdfast.storage.relational.sessions import MessageRow, as_message, find_by_id, message_keys
+
+if TYPE_CHECKING:
+    from holdfast.ports.conversations import Session
 
 #: A page of records, messages or audit entries has at most so many bytes, or one of them.
 _BYTES: Final = 4 * 1024 * 1024
@@ -89,12 +86,16 @@ class SqlSubjectReader(SqlStore):
         return [as_record(subject, row) for row in found], found[-1].key if found else after
 
     def sessions(self, subject: Subject, *, after: int = 0, limit: int) -> tuple[list[Session], int]:
+        from holdfast.ports.conversations import Session
+
         found = self._ask_about(subject, Session, "subjects.sessions", after, limit)
         return found, found[-1].number if found else after
 
     def messages(
         self, subject: Subject, item_id: str, *, after: int = 0, limit: int
     ) -> tuple[list[ports.KeptMessage], int]:
+        from holdfast.storage.relational.sessions import MessageRow, as_message, find_by_id, message_keys
+
         with self._database.read() as tx:
             number = tx.number_of(subject)
             session = find_by_id(tx, number, item_id)
@@ -105,6 +106,8 @@ class SqlSubjectReader(SqlStore):
         return [ports.KeptMessage(as_message(row), row.purge_at) for row in found], found[-1].key if found else after
 
     def facts(self, subject: Subject, *, after: str = "", limit: int) -> tuple[list[Fact], str]:
+        from holdfast.storage.relational.attachments import parse_fact
+
         found = self._ask_about(subject, Fact, "subjects.facts", after, limit)
         return [parse_fact(row) for row in found], found[-1].id if found else after
 
@@ -131,8 +134,6 @@ def _summarize(subject: Subject, rows: list[UserRow]) -> ports.UserSummary:
 _NAMELESS: Final = "an erased user"
 #: Whoever reads working memory waits no longer than this for a connection.
 _PATIENCE_SECONDS: Final = 0.5
-#: What refers to another table goes before that: messages are found by their conversations.
-_BATCHED: Final = tuple(f"remove_{table.name}" for table in reversed(TABLES) if table.erase is Erase.BATCHES)
 
 
 class AliasRow(NamedTuple):
@@ -292,9 +293,13 @@ class SqlSubjects(SqlStore):
             tx.run("subjects.remove_packs", (tombstone.number,))
 
     def remove(self, tombstone: ports.Tombstone, *, limit: int) -> int:
+        from holdfast.storage.catalog import TABLES, Erase
+
+        # What refers to another table goes before that: messages are found by their conversations.
+        batched = [f"remove_{table.name}" for table in reversed(TABLES) if table.erase is Erase.BATCHES]
         with self._database.alone(f"erasing {tombstone.alias}") as tx:
             removed = 0
-            for statement in _BATCHED:  # those with nothing left to do cost next to nothing
+            for statement in batched:  # those with nothing left to do cost next to nothing
                 removed += tx.run(f"subjects.{statement}", (tombstone.number, limit - removed))
             return removed
 
@@ -344,6 +349,9 @@ def _detach(
     beside: Mapping[str, int],
 ) -> tuple[ports.Tombstone, ports.Found]:
     """Take a subject's name away, and everything that is found by the name."""
+    from holdfast.ports.figures import ADDED
+    from holdfast.storage.relational.figures import ScopeRow
+
     counted = [(KINDS[row.kind].name.value, row) for row in tx.all(KindRow, "subjects.kinds", (number,))]
     kinds = {kind: row.records for kind, row in counted}
     rows = _rows(tx, number) | dict(beside)

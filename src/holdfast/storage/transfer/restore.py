@@ -20,14 +20,14 @@ from typing import Any, Final, NamedTuple
 from holdfast.core.audit import Action, Event
 from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, StaleError, StoreFullError
-from holdfast.core.records import BIN, COUNT_BITS, HISTORY, LAST_KIND, LIVE, Cause, State, Subject
+from holdfast.core.records import BIN, COUNT_BITS, HISTORY, LAST_KIND, LIVE, MESSAGE_BITS, Cause, State, Subject
 from holdfast.core.rules import Labels
 from holdfast.core.values import to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.records import KeptText
 from holdfast.ports.registry import Registered
-from holdfast.storage.catalog import MESSAGE_BITS, table_of
+from holdfast.storage.catalog import table_of
 from holdfast.storage.relational.audit import append
 from holdfast.storage.relational.database import Transaction, Transactions
 from holdfast.storage.relational.moves import MoveBatch, model_code
