@@ -101,12 +101,12 @@ class Holdfast(TenantServices):
         """What requests with an idempotency key were told."""
         return self._base.replies
 
-    @property
+    @cached_property
     def agents(self) -> Roster:
         """The tenant's agents."""
         return self.registry.agents
 
-    @property
+    @cached_property
     def tools(self) -> Roster:
         """The tenant's tools."""
         return self.registry.tools

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import platformdirs
 
 from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.core.records import MIB
@@ -195,7 +192,7 @@ def find_settings(
 ) -> dict[str, Given]:
     """The settings that were given: arguments win over the environment, the environment over ``holdfast.toml``."""
     arguments = {"url": url, "home": None if home is None else str(home)}
-    start = arguments["home"] or environ.get("HOLDFAST_HOME") or platformdirs.user_data_dir("holdfast", appauthor=False)
+    start = arguments["home"] or environ.get("HOLDFAST_HOME") or default_home()
     path, file = _read_file(_path(start, "home"))
     given = {}
     for setting in SETTINGS:
@@ -227,10 +224,17 @@ def _read_variable(environ: Mapping[str, str], variable: str) -> Given:
     return Given(text, f"{variable}_FILE ({file})")
 
 
+def default_home() -> str:
+    """Where files are kept by default."""
+    from platformdirs import user_data_dir  # noqa: PLC0415 - few leave it there
+
+    return user_data_dir("holdfast", appauthor=False)
+
+
 def read_settings(environ: Mapping[str, str], *, url: str | None = None, home: str | Path | None = None) -> Settings:
     """The settings in force."""
     given = {name: found.value for name, found in find_settings(environ, url=url, home=home).items()}
-    folder = _path(given.get("home") or platformdirs.user_data_dir("holdfast", appauthor=False), "home")
+    folder = _path(given.get("home") or default_home(), "home")
     values: dict[str, Any] = {}
     for setting, one in zip(SETTINGS, fields(Settings), strict=True):
         try:
@@ -291,6 +295,8 @@ def _read_file(home: Path) -> tuple[Path, dict[str, Any]]:
         return path, {}
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidSettingsError(f"cannot read {path}: {problem}") from problem
+    import tomllib  # noqa: PLC0415 - few have such a file
+
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

@@ -12,7 +12,7 @@ from holdfast import AddResult, Holdfast, MemoryManager, MemoryResult, RetrieveR
 
 def type_of(verb: Callable[..., Any]) -> Any:
     """The TypedDict that a verb returns, or returns a list of."""
-    hint = get_type_hints(verb)["return"]
+    hint = get_type_hints(verb, localns=vars(results))["return"]
     return get_args(hint)[0] if get_origin(hint) is list else hint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -12,6 +13,8 @@ _UPKEEP = frozenset({"sweep", "schedule", "backup"})
 _SHORT = frozenset({"add", "context", "correct", "delete", "get", "history", "list", "search", "update"})
 #: The command that this process was started for. Only what it needs is loaded; where nobody has said it, everything is.
 asked: str | None = None
+#: What the process ends with, once that is known.
+_status: list[int] = []
 
 
 def main() -> None:
@@ -21,6 +24,8 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 20)  # what a command loads stays: to look through it again and again finds nothing
     if asked in _SHORT:
         gc.disable()  # until the store is open
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here is worth the start of threads
+        atexit.register(_leave)  # the first to be registered is the last to be called
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
@@ -34,6 +39,9 @@ def main() -> None:
         from holdfast.edges.cli.app import app  # noqa: PLC0415 - an interrupt while it loads ends quietly too
 
         app(prog_name="holdfast")
+    except SystemExit as ended:
+        _status.extend([ended.code or 0] if isinstance(ended.code, int | None) else ())
+        raise
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
@@ -46,3 +54,10 @@ def _flush() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _leave() -> None:
+    """End now that all is closed and written: to take apart what was loaded takes longer than many a command."""
+    if _status:
+        sys.stderr.flush()
+        os._exit(_status[0])

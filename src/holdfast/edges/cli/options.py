@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final, NamedTuple, get_origin
 
 import typer
 
-from holdfast.core.domains import DOMAINS
 from holdfast.core.errors import InvalidInputError, InvalidMetadataError, quote
 from holdfast.core.records import DURABLE
 
@@ -34,7 +33,6 @@ _WORDS: Final = MappingProxyType(
     {
         "kinds": KINDS,
         "durable kinds": ", ".join(DURABLE),
-        "domains": " or ".join(DOMAINS),
         "jobs": "minutely, episodes, archive, daily, backup, backup_persona or backup_trial",
     }
 )

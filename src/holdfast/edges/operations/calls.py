@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from holdfast import results
 from holdfast.core.access import Right
 from holdfast.core.errors import HoldfastError, InvalidInputError, quote
 from holdfast.core.records import Message
@@ -124,7 +125,7 @@ def _check_kinds(verb: Callable[..., Any], arguments: dict[str, Any]) -> None:
     """``InvalidInputError`` where arguments are not of the kinds that a verb takes: what a program with types would not
     have passed.
     """
-    known = get_type_hints(verb)
+    known = get_type_hints(verb, localns=vars(results))  # which the verbs do not load
     for name, given in arguments.items():
         try:
             TypeAdapter(known.get(name, Any)).validate_python(given)

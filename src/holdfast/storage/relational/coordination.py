@@ -6,8 +6,8 @@ The ``IdentityStore``, ``ClockStore``, ``JobStore`` and ``LeaseStore`` of a rela
 from __future__ import annotations
 
 import os
+import platform
 import secrets
-import socket
 from typing import Any, Final
 
 from holdfast.core.audit import Event
@@ -184,7 +184,7 @@ def check_lease(tx: Transaction, lease: Lease | None) -> None:
 
 def new_holder() -> str:
     """A name for this process and this use of it: host, process id, and something random."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def _is_over(lease: Lease, now: int) -> bool:
@@ -200,7 +200,7 @@ def _is_dead(holder: str) -> bool:
     """Whether the holder was a process of this host that is no more; in doubt, it lives."""
     host, _, rest = holder.partition(":")
     pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdecimal() or os.name == "nt":  # where signal 0 is no mere question
+    if host != platform.node() or not pid.isdecimal() or os.name == "nt":  # where signal 0 is no mere question
         return False
     try:
         os.kill(int(pid), 0)
