@@ -7,13 +7,13 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.core.decisions import BIN_REASON, NO_LIFE, Decision, RecordFacts, decide
-from holdfast.core.errors import ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
+from holdfast.core.errors import HoldfastError, ObjectDamagedError, ObjectMissingError, ObjectStoreError, StoreAwayError
 from holdfast.core.packs import groups
 from holdfast.core.records import BIN, HISTORY, TYPES, Archive, Cause, MemoryType, Move, Outcome, State, Subject
 from holdfast.lifecycle.archive import Archives, Kept, Run, to_move
@@ -33,7 +33,8 @@ _ARCHIVED_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES: Final = 2_000
 Refresh = Callable[[Subject, list[str]], None]
 _Group = list[tuple[Subject, list[Decision]]]
-_Running = tuple[_Group, "Future[tuple[list[Kept], float]]"]
+#: What became of each of a group's records, and how many seconds it took.
+_Done = tuple[list[Kept], float]
 
 
 @dataclass(eq=False, repr=False)
@@ -62,6 +63,8 @@ class Batches:
     _waiting: list[Decision] = field(default_factory=list)
     _done: dict[tuple[str, State, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     _without_cold: bool = False
+    _running: deque[tuple[_Group, Future[_Done]]] = field(default_factory=deque)
+    _pool: ThreadPoolExecutor | None = None
 
     @property
     def now(self) -> int:
@@ -87,7 +90,7 @@ class Batches:
             room = most - len(self._waiting)
             self._waiting, left = self._waiting + left[:room], left[room:]
             if len(self._waiting) >= most:
-                self.flush()
+                self._send()
 
     def drop(self) -> None:
         """Leave what is waiting: it was decided by rules that are no longer in force."""
@@ -95,25 +98,72 @@ class Batches:
         self.held = 0
 
     def flush(self) -> None:
-        """Carry out what is waiting."""
+        """Carry out what is waiting; nothing is under way afterwards."""
+        self._send()
+        self._finish()
+
+    def end(self) -> None:
+        """Wait for what is under way, if something has gone wrong; that is told, and nothing else."""
+        with suppress(HoldfastError):
+            self._finish()
+
+    def _send(self) -> None:
+        """Let what is waiting be carried out, in groups."""
         waiting, self._waiting = self._waiting, []
-        if not waiting:
+        if waiting and waiting[0].target is State.ARCHIVED:
+            for group in self._groups(waiting):
+                self._start(group, self._archive)
+        elif waiting:
+            self._start(_by_subject(waiting), self._transition)
+
+    def _start(self, group: _Group, carry_out: Callable[[_Group], _Done]) -> None:
+        """Carry a group out. Where the store can write for several users at the same time, that begins while the group
+        before is under way: one is read and packed while the other waits. A subject is in one of them at most.
+        """
+        most = self.tenant.records.writers if self.load >= 1.0 else 1
+        if most == 1:
+            self._note(group, carry_out(group))
             return
+        subjects = {subject for subject, _ in group}
+        is_apart = all(subjects.isdisjoint(subject for subject, _ in other) for other, _ in self._running)
+        self._finish(most - 1 if is_apart else 0)
+        self._pool = self._pool or ThreadPoolExecutor(most, "holdfast-sweep")
+        self._running.append((group, self._pool.submit(copy_context().run, carry_out, group)))
+
+    def _finish(self, most: int = 0) -> None:
+        """Wait until that many groups are under way, at most. If one fails, the others are ended before it is told."""
+        while len(self._running) > most:
+            group, future = self._running.popleft()
+            try:
+                self._note(group, future.result())
+            except BaseException:
+                self.end()
+                raise
+        if self._pool is not None and not self._running:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _note(self, group: _Group, done: _Done) -> None:
+        """Count what became of a group."""
+        kept, took = done
+        self._count([decision for _, some in group for decision in some], [one.outcome for one in kept])
+        self.bytes_before += sum(one.before for one in kept)
+        self.bytes_after += sum(one.after for one in kept)
+        self._rest(took)
+
+    def _transition(self, group: _Group) -> _Done:
+        """Move records or conversations; what became of each, and how long it took."""
         began = time.monotonic()
-        if waiting[0].target is State.ARCHIVED:
-            self._archive_all(waiting)
-            return
-        store = self.tenant.history if waiting[0].kind == HISTORY else self.tenant.records
-        grouped = _by_subject(waiting)
-        batches = [(subject, [_as_move(decision, self.now) for decision in some]) for subject, some in grouped]
+        is_talk = group[0][1][0].kind == HISTORY
+        store = self.tenant.history if is_talk else self.tenant.records
+        batches = [(subject, [_as_move(decision, self.now) for decision in some]) for subject, some in group]
         outcomes = store.transition_all(batches, now=self.now, lease=self.order.lease(), rules=self.rules)
-        for (subject, some), answers in zip(grouped, outcomes, strict=True):
-            self._count(some, answers)
+        for subject, some in group:
             if gone := [decision.id for decision in some if decision.kind == MemoryType.ENTITY]:
                 self.refresh(subject, gone)
         took = time.monotonic() - began
         self._batch = _adapt(self._batch, _GOAL_SECONDS, took)
-        self._rest(took)
+        return [Kept(outcome) for answers in outcomes for outcome in answers], took
 
     def _groups(self, decisions: Sequence[Decision]) -> Iterator[_Group]:
         """What is archived together: a subject's records as far as it goes, and as much of several as is moved in the
@@ -133,40 +183,7 @@ class Batches:
                 count, size = count + len(some), size + more
         yield group
 
-    def _archive_all(self, decisions: Sequence[Decision]) -> None:
-        """Archive in groups, some at the same time where the store can: one is packed while the other waits for the
-        store or for a disk. A subject is in one of them at most.
-        """
-        running: deque[_Running] = deque()
-        most = self.tenant.records.writers if self.load >= 1.0 else 1
-        with ThreadPoolExecutor(most, "holdfast-sweep") as pool:
-            try:
-                for group in self._groups(decisions):
-                    while running and (len(running) == most or running[-1][0][-1][0] == group[0][0]):
-                        self._finish(running)
-                    running.append((group, pool.submit(copy_context().run, self._archive, group)))
-            finally:
-                self._finish_all(running)
-
-    def _finish_all(self, running: deque[_Running]) -> None:
-        """Count what is under way, whatever becomes of any of it."""
-        while running:
-            try:
-                self._finish(running)
-            except BaseException:
-                self._finish_all(running)
-                raise
-
-    def _finish(self, running: deque[_Running]) -> None:
-        """Wait for the first of the groups that are under way, and count what became of it."""
-        group, future = running.popleft()
-        kept, took = future.result()
-        self._count([decision for _, some in group for decision in some], [one.outcome for one in kept])
-        self.bytes_before += sum(one.before for one in kept)
-        self.bytes_after += sum(one.after for one in kept)
-        self._rest(took)
-
-    def _archive(self, group: _Group) -> tuple[list[Kept], float]:
+    def _archive(self, group: _Group) -> _Done:
         """Archive records; without cold storage, those that need it wait for the next sweep. What became of each, and
         how long it took.
         """

@@ -185,6 +185,8 @@ class Sweeper:
                 _log.info("%s", changed)
                 batches.drop()
                 rules = self.tenant.dues.rules_version(name)
+            finally:
+                batches.end()
         else:
             raise RulesChangedError("the rules keep changing while what is due by them is carried out; sweep again")
         if batches.trouble is not None:

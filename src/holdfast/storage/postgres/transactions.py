@@ -388,7 +388,10 @@ class PostgresTransaction:
         if self._relied is not None:
             self._catch_up()
         later, self._later = self._later, []
-        return run_together(self.connection, [*(piece(*one) for one in later), (b"COMMIT", ())])[-1].statusmessage
+        pieces = [piece(*one) for one in later]
+        if len(self._numbers) > 1:  # a sweep: how many rows are dead is asked when it ends
+            pieces.append((b"SELECT pg_stat_force_next_flush()", ()))
+        return run_together(self.connection, [*pieces, (b"COMMIT", ())])[-1].statusmessage
 
     def run_many(self, statement: str, many: Iterable[Bindings]) -> None:
         """Carry out a statement for each of many bindings, in one go."""
