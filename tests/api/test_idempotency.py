@@ -39,6 +39,53 @@ def test_the_same_request_under_the_same_key_is_carried_out_once(client: Client,
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
+@pytest.mark.parametrize("change", ["delete", "keep_out", "correct"])
+def test_a_reply_that_is_told_again_says_what_memories_say_now(client: Client, holdfast: Holdfast, change: str) -> None:
+    memory = holdfast.manager("alice", "guide")
+    gone = memory.add("Carl has ZEBRAWORD diabetes")["memory_id"]
+    memory.add("Carl has diabetes of type two")
+    new = {**WHO, "content": "Carl has diabetes", "similar": 9}
+    change_it = {**WHO, "verb": "update", "arguments": {"memory_id": gone, "metadata": {"a": 2}}}
+    export = {**WHO, "verb": "long_term.export_all", "arguments": {"user_id": "alice"}}
+    requests: list[Any] = [
+        ("POST", "/v1/memories", {"json": new, **once("k1")}),
+        ("POST", "/v1/batch", {"json": {"items": [{"operation": "add_memory", "input": new}]}, **once("k2")}),
+        ("POST", "/v1/calls/govern", {"json": export, **once("k3")}),
+        ("PATCH", f"/v1/memories/{gone}", {"params": WHO, "json": {"metadata": {"a": 1}}, **once("k4")}),
+        ("POST", "/v1/calls/write", {"json": change_it, **once("k5")}),
+    ]
+    first = [client.request(method, path, **options) for method, path, options in requests]
+    assert [one.text for one in first if "ZEBRAWORD" not in one.text] == []
+    if change == "correct":
+        memory.correct(gone, "Carl has LIONWORD diabetes")
+    else:
+        memory.delete(gone, keep_out=change == "keep_out")
+    again = [client.request(method, path, **options) for method, path, options in requests]
+    assert [one.text for one in again if "ZEBRAWORD" in one.text] == []
+    assert all("of type two" in one.text for one in again[:3]), "what is as it was is told"
+    assert again[0].json()["memory_id"] == first[0].json()["memory_id"], "and so is what the caller has to know"
+    if change == "correct":
+        assert all("LIONWORD" in one.text for one in again)
+        assert [one.headers.get("idempotency-replayed") for one in again] == ["true", None, "true", "true", "true"]
+    else:
+        assert [one.status_code for one in again] == [201, 200, 200, 404, 404]
+
+
+def test_what_a_text_was_corrected_to_is_told_again_as_it_is_now(client: Client, holdfast: Holdfast) -> None:
+    memory = holdfast.manager("alice", "guide")
+    corrected = memory.add("Ann lives in Leeds")["memory_id"]
+    memory.correct(corrected, "Ann lives in Lyon")
+    asked = {**WHO, "content": "Ann lives in Leeds", "dedupe": True}
+    first = client.post("/v1/memories", asked, **once("k1")).json()
+    assert first["corrected_to"] == "Ann lives in Lyon"
+    memory.correct(corrected, "Ann lives in Paris")
+    assert client.post("/v1/memories", asked, **once("k1")).json() == {**first, "corrected_to": "Ann lives in Paris"}
+    memory.delete(corrected)
+    del first["corrected_to"]
+    assert client.post("/v1/memories", asked, **once("k1")).json() == first
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
 def test_of_many_at_once_one_is_carried_out(client: Client, holdfast: Holdfast) -> None:
     requests = [("POST", "/v1/memories", {"json": TEA, **once("k1")}) for _ in range(12)]
     answers = client.together(*requests)

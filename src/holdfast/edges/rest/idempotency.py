@@ -1,12 +1,17 @@
-"""Writes that may come again: under the same ``Idempotency-Key`` a request is carried out once, and answered alike."""
+"""Writes that may come again: under the same ``Idempotency-Key`` a request is carried out once, and answered alike.
+
+A reply that is told again says what memories say now, never what they said when it was kept: what was deleted, was kept
+out or has expired since is not in it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.access.replies import Once, Replies, Reply, fingerprint
-from holdfast.core.errors import HoldfastError, InvalidInputError
+from holdfast.core.access import Right
+from holdfast.core.errors import HoldfastError, InvalidInputError, NotFoundError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_failure
 from holdfast.edges.operations.batches import Once as ItemOnce
@@ -94,11 +100,37 @@ def item_once(replies: Replies, key: str, gate: Gate) -> ItemOnce:
 
         mark = fingerprint("BATCH", item.operation, encode(item.input), tenant=gate.tenant_id)
         request = replies.once(gate.principal.key_id or "local", f"{key}#{number}", mark)
-        known, _ = request.carry_out(lambda: reply(work()), failed)
+        known, is_known = request.carry_out(lambda: reply(work()), failed)
         found: ItemResult = json.loads(known.body)
-        return found
+        return tell_again(gate, item.input, found) if is_known else found
 
     return once
+
+
+def tell_again(gate: Gate, asked: Mapping[str, Any], told: Any) -> Any:
+    """What was told of memories, with what they say now; ``NotFoundError`` if it is all about one that is gone."""
+    memory = gate.memory(Right.READ, asked["user_id"], asked["agent_id"], asked.get("session_id"))
+
+    def refresh(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(refresh_each(value))
+        if not isinstance(value, dict):
+            return value
+        if "memory_id" in value and "content" in value:
+            now: Any = memory.get(value["memory_id"])
+            return {name: now.get(name, old) for name, old in value.items()}
+        fresh = {name: refresh(one) for name, one in value.items() if name != "corrected_to"}
+        if len(fresh) < len(value):
+            for one in refresh_each([{"memory_id": value["memory_id"], "content": ""}]):
+                fresh["corrected_to"] = one["content"]
+        return fresh
+
+    def refresh_each(values: list[Any]) -> Iterator[Any]:
+        for one in values:
+            with suppress(NotFoundError):
+                yield refresh(one)
+
+    return refresh(told)
 
 
 def _carry_out(begin: Callable[[], Once], request: Request, endpoint: Callable[[], Response]) -> Response:

@@ -28,9 +28,9 @@ from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_fa
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import MAX_PAGE, Input, Paged
-from holdfast.edges.operations.operation import Form, Operation
+from holdfast.edges.operations.operation import Form, Operation, Reach
 from holdfast.edges.operations.outputs import FileAnswer, encode
-from holdfast.edges.rest.idempotency import Caller, answer_once, item_once, key_of
+from holdfast.edges.rest.idempotency import REPLAYED, Caller, answer_once, item_once, key_of, tell_again
 from holdfast.edges.rest.streams import is_ndjson, stream_file, stream_items, stream_pages, stream_progress
 
 PREFIX: Final = "/v1"
@@ -86,7 +86,10 @@ class OperationRoute(Route):
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
                 return await self.run(request)
-            return await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
+            response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
+            if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
+                return await callers.workers.run(self._tell_again, request, await request.body(), response)
+            return response
 
     async def run(self, request: Request) -> Response:
         """Do what is asked, in a thread."""
@@ -103,6 +106,12 @@ class OperationRoute(Route):
             return self._respond(caller, asked)
 
         return work() if caller.carry is None else caller.carry(work)
+
+    def _tell_again(self, request: Request, content: bytes, response: Response) -> Response:
+        asked = self._read(request, content).__dict__
+        response.body = encode(tell_again(request.state.call.gate, asked, json.loads(response.body)))
+        response.headers["content-length"] = str(len(response.body))
+        return response
 
     def _respond(self, caller: Caller, asked: Any) -> Response:
         run = self.operation.bind(caller.gate, asked)
