@@ -25,7 +25,16 @@ from holdfast import __version__
 from holdfast.core.audit import CLI, acting_as, check_author
 from holdfast.core.errors import ClockError, ConfirmationNeededError, ExpiredError, HoldfastError
 from holdfast.edges import cli
-from holdfast.edges.cli.options import DEFAULT_TENANT, declare, everywhere, of_tenant, only_json, read_usage, split_text
+from holdfast.edges.cli.options import (
+    DEFAULT_TENANT,
+    check_numbers,
+    declare,
+    everywhere,
+    of_tenant,
+    only_json,
+    read_usage,
+    split_text,
+)
 from holdfast.edges.cli.output import ExitCode, Output, Part, Render, error_console, report, write, write_parts
 
 if TYPE_CHECKING:
@@ -311,6 +320,7 @@ def command(
         names = {param.name for param in usage.params}
 
         def run(context: typer.Context, **values: Any) -> None:
+            check_numbers(values)
             given = _merge(context.obj, {key: value for key, value in values.items() if key not in names})
             with ExitStack() as stack:
                 stack.enter_context(acting_as(check_author(given.get("author")) or CLI))

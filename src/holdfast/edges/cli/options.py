@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from inspect import Parameter, cleandoc, signature
@@ -20,6 +20,7 @@ import typer
 
 from holdfast.core.errors import InvalidInputError, InvalidMetadataError, quote
 from holdfast.core.records import DURABLE
+from holdfast.core.values import check_count
 
 DEFAULT_AGENT: Final = "cli"
 DEFAULT_TENANT: Final = "default"
@@ -27,6 +28,9 @@ STDIO: Final = "-"
 KINDS: Final = "short_term, long_term, persona, episodic, entity or structured"
 EVERYWHERE: Final = "Every command"
 _OFFSET: Final = re.compile(r"([+-])(\d+(?:\.\d+)?)([hdw])")
+#: Options of whole numbers of which 0 is one: nothing similar, no earlier versions, any port that is free.
+_FROM_0: Final = frozenset({"similar", "versions", "port"})
+_MOST: Final = 1_000_000_000
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 #: What docstrings of commands mean by the words between ``<`` and ``>``.
 _WORDS: Final = MappingProxyType(
@@ -173,6 +177,13 @@ def of_scope(
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """``InvalidInputError`` for a whole number of an option that counts nothing, whichever command it is."""
+    for name, value in given.items():
+        if type(value) is int and not (value == 0 and name in _FROM_0):
+            check_count(value, name, most=_MOST)
 
 
 def read_moment(text: str, *, now: datetime) -> datetime | str:
