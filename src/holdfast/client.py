@@ -6,6 +6,7 @@ with connect("https://memory.example.org", key="holdfast_…") as holdfast:
     memory.retrieve("a holiday in the mountains")
 
 Verbs, arguments, results and errors are those of ``MemoryManager``; ``connect_async`` gives those of ``holdfast.aio``.
+What is no verb of a memory (rules, sweeps, holds, exports) is done over REST or at the command line.
 Nothing of the engine is imported. ``client.json`` has the verbs and their signatures; it is made from the engine's.
 """
 
@@ -16,7 +17,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import datetime
 from functools import partial
 from importlib import resources
@@ -29,14 +30,17 @@ from holdfast.core.errors import (
     ClosedError,
     HoldfastError,
     InDoubtError,
+    InvalidContentError,
     InvalidInputError,
     StaleError,
     StorageError,
     StoreAwayError,
     quote,
 )
+from holdfast.core.filters import parse
 from holdfast.core.prompts import LeftOut
-from holdfast.core.records import Message, Usage
+from holdfast.core.records import Message, Scope, Usage
+from holdfast.core.values import check_content, check_metadata, dump_json
 from holdfast.installation import missing_extra
 from holdfast.results.memory import Context
 
@@ -181,13 +185,52 @@ def read_error(reply: Reply) -> HoldfastError:
     return family(said["detail"], needs=said.get("needs", ()))
 
 
+#: Arguments that are texts, or objects that are stored as texts.
+_TEXTS: Final = frozenset({"content", "contents", "query", "task", "summary", "reason", "description", "search_text"})
+#: How arguments are refused that are no JSON.
+_REFUSALS: Final[Mapping[str, tuple[type[InvalidInputError], str]]] = {
+    **dict.fromkeys(_TEXTS, (InvalidContentError, "content")),
+    **dict.fromkeys(("messages", "steps", "tool_calls"), (InvalidContentError, "the episode")),
+    "document": (InvalidContentError, "the document"),
+}
+_MOMENTS: Final = frozenset({"at", "as_of", "since", "until", "timestamp", "created_at", "updated_at"})
+#: Verbs that take a list of objects, whose fields are as arguments are.
+_OF_OBJECTS: Final = frozenset({"short_term.add_messages", "structured.put_many", "import_memories"})
+
+
+def _check_arguments(verb: Verb, arguments: Mapping[str, Any]) -> None:
+    """Refuse what JSON would change or cannot hold, as the engine does."""
+    for name, value in arguments.items():
+        if verb.name in _OF_OBJECTS and isinstance(value, list | tuple):
+            for one in value:
+                for field in one.items() if isinstance(one, Mapping) else ():
+                    _check(*field)
+        else:
+            _check(name, value)
+
+
+def _check(name: str, value: object) -> None:
+    if name == "metadata":
+        for one in value if isinstance(value, list | tuple) else (value,):
+            check_metadata(one)
+    elif name in ("filters", "where"):
+        parse(cast("Any", value))
+    elif name in _TEXTS and isinstance(value, str | bytes | bytearray):
+        check_content(value, name, max_bytes=sys.maxsize, may_be_empty=True)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        for one in value:
+            _check(name, one)
+    elif name not in _MOMENTS:
+        dump_json(value, *_REFUSALS.get(name, (InvalidInputError, name)))
+
+
 def _encode(value: object) -> Any:
     """An argument as JSON has it."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence | Set):
         return list(value)
     raise TypeError(f"{quote(value)} cannot be sent to a service")
 
@@ -238,6 +281,7 @@ class RemoteMemory(_Part):
     def __init__(
         self, caller: Caller, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
     ) -> None:
+        Scope.check("default", user_id, agent_id, session_id, everyone=True)
         self.user_id, self.agent_id, self.session_id, self.auto_prune = user_id, agent_id, session_id, auto_prune
         super().__init__(caller, {"user_id": user_id, "agent_id": agent_id, "session_id": session_id})
         for name, part in _PARTS.items():
@@ -266,6 +310,7 @@ def _verb(verb: Verb) -> Callable[..., Any]:
         arguments = dict(verb.signature.bind(*args, **kwargs).arguments)
         if arguments.pop("count", None) is not None:
             raise InvalidInputError("must be left out: a service counts tokens itself", about="count")
+        _check_arguments(verb, arguments)
         prune = getattr(self, "auto_prune", False) and verb.right != _READ
         more = {"auto_prune": True} if prune else {}
         said = {**self._who, "verb": verb.name, "arguments": arguments, **more}
@@ -352,10 +397,43 @@ def _to_reply(response: httpx.Response) -> Reply:
     return Reply(response.status_code, response.headers, response.content)
 
 
+#: Where the verbs of an engine are that are no verbs of a memory: a path of the REST API, and a command.
+ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    "access": ("", "access"),
+    "agents": ("/agents", "agent"),
+    "audit": ("/audit", "audit"),
+    "backups": ("/backups", "backup"),
+    "certificates": ("/certificates", "certificate"),
+    "domains": ("/domains", "domain"),
+    "erase_user": ("/users/{user_id}", "erase"),
+    "explain": ("/memories/{memory_id}/explain", "explain"),
+    "export_user": ("/users/{user_id}/export", "export"),
+    "forecast": ("/sweeps/forecast", "forecast"),
+    "forget_source": ("/sources:forget", "forget"),
+    "holds": ("/holds", "hold"),
+    "life": ("/users/{user_id}/memories/{memory_id}", "life"),
+    "overview": ("/overview", "overview"),
+    "policies": ("/policies", "policy"),
+    "preview_erasure": ("/users/{user_id}/erasure", "erase --dry-run"),
+    "quotas": ("/quotas/{memory_type}", "quota"),
+    "recycle": ("/recycle", "recycle"),
+    "schedule": ("/schedule", "schedule"),
+    "sessions": ("/sessions", "session"),
+    "sweep": ("/sweeps", "sweep"),
+    "tools": ("/tools", "tool"),
+    "users": ("/users", "user"),
+}
+
+
 class _Base:
     def __init__(self, http: Any, timeout: float, retries: int) -> None:
         self._http, self.timeout, self._retries = http, timeout, retries
         self._errors: Any = _httpx()
+
+    def __getattr__(self, name: str) -> Any:
+        path, command = ELSEWHERE.get(name, ("", ""))
+        where = " or ".join([*([f"/v1{path} of its REST API"] if path else ()), f"`holdfast {command or '--help'}`"])
+        raise AttributeError(f"a connection has the verbs of a memory, by manager(), and no {name!r}; use {where}")
 
     def _was_sent(self, problem: Exception) -> bool:
         never = (self._errors.ConnectError, self._errors.ConnectTimeout, self._errors.PoolTimeout)

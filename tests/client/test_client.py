@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from bench.pages.client_verbs import find_verb, render
 
-from client.script import Seen, use_all
+from client.script import START, Seen, use_all
 from clocks import FakeClock, wait_until
 from holdfast import (
     ClosedError,
@@ -27,6 +27,7 @@ from holdfast import (
     HoldfastError,
     InDoubtError,
     InvalidInputError,
+    InvalidScopeError,
     NotFoundError,
     QuotaExceededError,
     RateLimitedError,
@@ -36,7 +37,10 @@ from holdfast import (
 )
 from holdfast import client as client_module
 from holdfast.aio import AsyncMemory
-from holdfast.client import VERBS, Connection, RemoteMemory, connect, connect_async
+from holdfast.client import ELSEWHERE, VERBS, Connection, RemoteMemory, connect, connect_async
+from holdfast.core.records import DURABLE
+from holdfast.edges.cli.app import MODULES
+from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import STATUSES
 from holdfast.edges.rest.app import build_app
 from holdfast.manager import Memory
@@ -150,11 +154,85 @@ def test_facts_are_extracted_in_the_program(service: Connection, address: str) -
     assert later["operation"] == "add"
 
 
+NO_JSON: tuple[Any, ...] = (
+    {1: "int", "1": "str"}, {True: 1, None: 2}, {"a": b"xyz"}, {"a": START}, {"a": float("nan")}, {"a": 2**70},
+    {"a": "\ud800"}, {"a": {"b": {3}}},
+)  # fmt: skip
+REFUSED: tuple[tuple[str, Any], ...] = (
+    *(("add", {"content": "md", "metadata": one}) for one in NO_JSON),
+    *(("add", {"content": one}) for one in ("\ud800 lone", "nul \x00", b"bytes", {"a": START}, 5)),
+    *(("add", {"content": one, "memory_type": "working"}) for one in NO_JSON),
+    ("add_many", {"contents": ["a", "b"], "metadata": [None, {"a": b"x"}]}),
+    ("add_many", {"contents": ["a", "\ud800"]}),
+    *(("retrieve", {"query": "tea", "filters": {"a": one}}) for one in (b"x", {4: 1}, float("nan"))),
+    ("retrieve", {"query": "\ud800"}),
+    *(
+        ("short_term.add_messages", {"messages": [{"role": "user", "content": "a", "metadata": one}]})
+        for one in NO_JSON
+    ),
+    ("short_term.add_messages", {"messages": [{"role": "user", "content": "\ud800"}]}),
+    *(("structured.put", {"collection": "c", "document": one}) for one in NO_JSON),
+    *(("structured.put_many", {"documents": [{"collection": "c", "document": one}]}) for one in NO_JSON),
+    *(("entity.add", {"name": "Ann", "attributes": one}) for one in NO_JSON[2:]),
+    *(("episodic.record_episode", {"task": "t", "steps": [one]}) for one in NO_JSON),
+    *(("episodic.record_episode", {"task": "t", "messages": [{"content": one}]}) for one in NO_JSON),
+)
+
+
+@pytest.mark.parametrize(("verb", "arguments"), REFUSED)
+def test_what_the_engine_refuses_is_refused_alike(
+    engine: Holdfast, service: Connection, verb: str, arguments: dict[str, Any]
+) -> None:
+    part, _, name = verb.rpartition(".")
+    seen = []
+    for place in (engine, service):
+        memory: Any = place.manager("eve", "helper", "s1")
+        with pytest.raises(InvalidInputError) as refused:
+            getattr(getattr(memory, part) if part else memory, name)(**arguments)
+        seen.append(type(refused.value))
+    assert seen[0] is seen[1]
+    assert (engine.manager("eve", "helper", "s1").short_term.messages()) == []
+    assert [engine.manager("eve", "helper").count_memories(kind) for kind in DURABLE] == [0] * len(DURABLE)
+
+
+def test_what_is_json_is_not_refused(service: Connection) -> None:
+    memory = service.manager("joe", "helper", "s1")
+    metadata = {"metadata": 5, "content": None, "at": [1.5, True, {"a": "é"}]}
+    kept = memory.add("md", metadata=metadata)["memory_id"]
+    assert memory.get(kept)["metadata"] == metadata
+    assert memory.list_memories(filters={"metadata.metadata": {5, 6}, "created_at": {"gte": START}}) != []
+    memory.short_term.add_messages(({"role": "user", "content": "", "timestamp": START},))
+    memory.entity.add("Joe", attributes={"metadata": 5, "content": 7}, since=START)
+    memory.episodic.record_episode("t", messages=[{"metadata": 5, "content": {"a": 1}}])
+
+
+@pytest.mark.parametrize(
+    ("who", "said"), [(("", "a"), "user_id"), (("u", " "), "agent_id"), (("u", "a", ""), "session_id")]
+)
+def test_a_memory_of_nobody_is_refused(engine: Holdfast, service: Connection, who: Any, said: str) -> None:
+    for place in (engine, service):
+        with pytest.raises(InvalidScopeError, match=said):
+            place.manager(*who)
+
+
+def test_a_verb_that_is_no_memorys_says_where_it_is_done(engine: Holdfast, service: Connection, address: str) -> None:
+    with pytest.raises(AttributeError, match=r"/v1/users/\{user_id\}/export of its REST API or `holdfast export`"):
+        _ = service.export_user
+    with pytest.raises(AttributeError, match="no 'nonsense'; use `holdfast --help`"):
+        _ = connect_async(address).nonsense
+    paths = {operation.path for operation in OPERATIONS.values()}
+    commands = {name for names in MODULES.values() for name in names.split()}
+    for name, (path, command) in ELSEWHERE.items():
+        assert hasattr(engine, name)
+        assert path in {*paths, ""}
+        assert command.split()[0] in commands
+
+
 def test_a_function_that_counts_tokens_is_refused(service: Connection) -> None:
     with pytest.raises(InvalidInputError, match="count must be left out"):
         service.manager("ann", "helper").context("tea", count=len)
-    with pytest.raises(InvalidInputError, match="no JSON"):
-        service.manager("ann", "helper").add("tea", metadata={"a": {1, 2}})
+    with pytest.raises(InvalidInputError, match="source is not JSON"):
+        service.manager("ann", "helper").add("tea", source=len)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="missing a required argument"):
         service.manager("ann", "helper").add()  # type: ignore[call-arg]
 

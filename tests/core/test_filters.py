@@ -275,6 +275,7 @@ def test_a_filter_can_be_moved_below_a_field() -> None:
         ({".a": 5}, "is not a path"),
         ({"a.": 5}, "is not a path"),
         ({"$or": []}, "'\\$or' needs a list of filters"),
+        ({"any": []}, "'any' needs a list of filters"),
         ({"$or": {"a": 1}}, "'\\$or' needs a list of filters"),
         ({"$not": [{"a": 1}]}, "'\\$not' needs a list of filters \\(for \\$not: a filter\\)"),
         ({"$near": [1, 2]}, "known here: \\$all, \\$and, \\$any, \\$or, \\$not"),

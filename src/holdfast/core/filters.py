@@ -234,7 +234,7 @@ def _parse_object(filters: object, depth: int, size: _Size) -> Filter:
         elif word in _COMBINATORS and _is_list_of_objects(wanted):
             inner = tuple(_parse_object(part, depth + 1, size) for part in wanted)
             parts.append(Combination(_COMBINATORS[word], inner))
-        elif name.startswith("$"):
+        elif name.startswith("$") or (word in _COMBINATORS and wanted in ([], ())):
             known = ", ".join(f"${word}" for word in (*_COMBINATORS, "not"))
             raise InvalidFilterError(
                 f"{quote(name)} needs a list of filters (for $not: a filter); known here: {known}; got {quote(wanted)}"
