@@ -205,7 +205,9 @@ def test_a_client_is_told_which_server_it_speaks_to(holdfast: Holdfast, url: str
             assert client.server_info.name == "holdfast"
             assert client.server_capabilities.tools is not None
             assert client.server_capabilities.resources is not None
-            assert "memory_search" in (client.session.instructions or "")
+            said = client.session.instructions or ""
+            assert "memory_search" in said
+            assert "what has changed with memory_correct" in said, "as the text of memory_update says"
 
     for mode in MODES:
         run(partial(talk, mode))

@@ -109,7 +109,7 @@ class OperationRoute(Route):
 
     def _tell_again(self, request: Request, content: bytes, response: Response) -> Response:
         asked = self._read(request, content).__dict__
-        response.body = encode(tell_again(request.state.call.gate, asked, json.loads(response.body)))
+        response.body = encode(tell_again(request.state.call.gate, asked, json.loads(bytes(response.body))))
         response.headers["content-length"] = str(len(response.body))
         return response
 
