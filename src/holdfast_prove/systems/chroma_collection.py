@@ -14,7 +14,7 @@ from chromadb.api.client import SharedSystemClient
 from chromadb.config import Settings
 
 from holdfast_prove.adapter import Claims, Place
-from holdfast_prove.systems.embedding import embed
+from holdfast_prove.systems.word_vectors import embed
 
 _DELETE: Final = "https://docs.trychroma.com/docs/collections/delete-data"
 _GONE: Final = "The embeddings, documents, and metadata associated with each item will be deleted."

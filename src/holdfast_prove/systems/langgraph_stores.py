@@ -14,7 +14,7 @@ from uuid import uuid4
 from langgraph.store.memory import InMemoryStore
 
 from holdfast_prove.adapter import Claims, Place
-from holdfast_prove.systems.embedding import DIMENSIONS, embed
+from holdfast_prove.systems.word_vectors import DIMENSIONS, embed
 
 _REFERENCE: Final = "https://reference.langchain.com/python/langgraph.store/base"
 _GONE: Final = ("Delete an item.", f"{_REFERENCE}/BaseStore/delete")

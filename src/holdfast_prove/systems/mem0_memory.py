@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from holdfast_prove.adapter import Claims, Place
-from holdfast_prove.systems.embedding import DIMENSIONS, embed
+from holdfast_prove.systems.word_vectors import DIMENSIONS, embed
 
 _DELETE: Final = "https://docs.mem0.ai/core-concepts/memory-operations/delete"
 _UPDATE: Final = "https://docs.mem0.ai/core-concepts/memory-operations/update"
