@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from holdfast import Holdfast
+from holdfast.storage.objects.local import LocalObjects
 from holdfast.storage.sqlite.database import SqliteDatabase
 
 
@@ -19,27 +20,52 @@ class Fuse:
 
     To die after an effect is to die before the next one. Once it is dead an engine has no effects at all. Instead of
     dying, something else can happen at that moment: ``instead``; what that makes of the effect is the engine's to see.
+    With ``everywhere``, all that is written into folders is counted, keys, ledger and backups too; and a transaction
+    when it is about to be committed, after all that was written elsewhere meanwhile.
     """
 
-    def __init__(self, holdfast: Holdfast, burns_at: int, instead: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, holdfast: Holdfast, burns_at: int, instead: Callable[[], None] | None = None, *, everywhere: bool = False
+    ) -> None:
         self.is_dead = False
         self.last = ""
         self._count = 0
         self._burns_at = burns_at
         self._instead = instead
         database: Any = holdfast.database
-        objects: Any = holdfast.services.objects()
+        objects: Any = LocalObjects if everywhere else holdfast.services.objects()
         # on SQLite, the other two are the first
         names = ("write",) if isinstance(database, SqliteDatabase) else ("write", "govern", "alone")
-        self._guarded = [(database, name, "a transaction") for name in names]
-        self._guarded += [(objects, "put", "a put"), (objects, "delete", "a delete")]
-        for owner, name, what in self._guarded:
-            setattr(owner, name, self._before(what, getattr(owner, name)))
+        self._guarded: list[tuple[Any, str, Any]] = []
+        for name in names:
+            effect = getattr(database, name)
+            late = everywhere and instead is None
+            self._guard(database, name, self._at_commit(effect) if late else self._before("a transaction", effect))
+        for name in ("put", "delete"):
+            self._guard(objects, name, self._before(f"a {name}", getattr(objects, name)))
+
+    def _guard(self, owner: Any, name: str, guarded: Any) -> None:
+        self._guarded.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, guarded)
 
     def remove(self) -> None:
         """Let the engine's effects be its own again."""
-        for owner, name, _ in self._guarded:
-            delattr(owner, name)
+        for owner, name, own in self._guarded:
+            if own is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+    def _at_commit(
+        self, begin: Callable[..., AbstractContextManager[Any]]
+    ) -> Callable[..., AbstractContextManager[Any]]:
+        @contextmanager
+        def guarded(*arguments: Any, **options: Any) -> Iterator[Any]:
+            with begin(*arguments, **options) as tx:
+                yield tx
+                self.burn("a transaction")
+
+        return guarded
 
     def _before(
         self, what: str, effect: Callable[..., AbstractContextManager[Any] | None]

@@ -14,6 +14,7 @@ from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, InvalidInputError, KeptOutError, NotFoundError, StorageError
 from holdfast.store import _BackupHost
 from homes import Homes
+from lifecycle.fuses import DeathError, Fuse
 
 TEA = "Ann likes green tea."
 AGAIN = "ann  LIKES green tea!"
@@ -135,6 +136,20 @@ def test_it_is_listed_and_lifted(holdfast: Holdfast, memory: MemoryManager, gone
         memory.lift(gone)
     actions = [entry["action"] for entry in holdfast.audit.tail()]
     assert [one for one in actions if "kept_out" in one] == ["kept_out", "kept_out.lifted"]
+
+
+def test_a_lift_that_was_cut_short_is_finished_by_asking_again(
+    home: Path, holdfast: Holdfast, memory: MemoryManager, gone: str
+) -> None:
+    fuse = Fuse(holdfast, 1, everywhere=True)
+    with pytest.raises(DeathError):
+        memory.lift(gone)
+    fuse.remove()
+
+    memory.lift(gone)
+
+    assert memory.kept_out() == []
+    assert [path for path in (home / "keys" / "kept_out").rglob("*") if path.is_file()] == [], "nothing is left beside"
 
 
 def test_what_goes_by_itself_is_not_kept_out(memory: MemoryManager) -> None:

@@ -62,12 +62,13 @@ class KeepOut:
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> None:
         """Let the text of a memory come back; ``NotFoundError`` if it is not kept out."""
         prints = [text.print for text in self._stores.kept_out.list(subject) if text.memory_id == memory_id]
+        if prints:  # first: if it is cut short here, the store still knows what is to be lifted again
+            self._keyring.forget_kept_out(self._stores.reader.alias(subject) or "", prints)
         if not self._stores.kept_out.lift(subject, memory_id, now=now):
             raise NotFoundError(
                 f"the text of memory {quote(memory_id)} is not kept out for user {subject.user_id!r}; list what is "
                 "with: holdfast kept-out list"
             )
-        self._keyring.forget_kept_out(self._stores.reader.alias(subject) or "", prints)
 
     def replay(self, now: int) -> int:
         """Keep out of a restored store what is noted beside the keys; how many memories went to the recycle bin."""
