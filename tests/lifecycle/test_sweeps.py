@@ -638,3 +638,18 @@ def test_much_is_cleared_and_restored_in_small_pages(holdfast: Holdfast, clock: 
     assert planned(holdfast).counts["recycle"] > 10
     swept(holdfast)
     check_sound(holdfast)
+
+
+def test_parts_of_what_leaves_the_bin_are_counted_as_they_were_planned(holdfast: Holdfast, clock: FakeClock) -> None:
+    memory = holdfast.manager("ann", "guide", "trip")
+    memory_id = memory.add("a trip to Rome")["memory_id"]
+    memory.correct(memory_id, "a trip to Paris")
+    clock.advance(days=350)
+    memory.short_term.add_message("user", "hello")
+    memory.delete(memory.short_term.add_message("user", "I was in Rome"))
+    memory.delete(memory_id)
+    holdfast.sessions.remove("guide", "trip", user_id="ann")
+    clock.advance(days=16)
+    plan = planned(holdfast)
+    assert {"long_term", "version"} <= {line.memory_type for line in plan.lines}
+    assert swept(holdfast, digest=plan.digest).lines == plan.lines

@@ -62,6 +62,7 @@ class Batches:
     _archived: int = field(default_factory=lambda: _FIRST)
     _waiting: list[Decision] = field(default_factory=list)
     _done: dict[tuple[str, State, str], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    _parts: list[Line] = field(default_factory=list)
     _without_cold: bool = False
     _running: deque[tuple[_Group, Future[_Done]]] = field(default_factory=deque)
     _pool: ThreadPoolExecutor | None = None
@@ -73,10 +74,17 @@ class Batches:
 
     def lines(self) -> tuple[Line, ...]:
         """What was done so far."""
-        return add_up(
+        moved = [
             Line(kind, ACTIONS[target], BIN_REASON if target is State.DELETED else reason, records, size)
             for (kind, target, reason), (records, size) in self._done.items()
-        )
+        ]
+        return add_up([*moved, *self._parts])
+
+    def note(self, line: Line) -> None:
+        """Parts of memories were removed."""
+        if line.records:
+            self._parts.append(line)
+            self.order.progress(line.records)
 
     def take(self, decisions: Sequence[Decision]) -> None:
         """Carry decisions out, now or with the next ones. Those of one call can be carried out together."""

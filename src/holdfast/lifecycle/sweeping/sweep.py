@@ -222,7 +222,8 @@ class Sweeper:
             self.archives.settle_all(self.tenant.name, now=batches.now, lease=batches.order.lease())
 
     def _empty_bin(self, batches: Batches, survey: DueRecords, exclusions: Exclusions) -> None:
-        """Claim, erase, confirm: what lies elsewhere goes before its record does."""
+        """Claim, erase, confirm: what lies elsewhere goes before its record does, and so does what is a part of it."""
+        self._trim_versions(batches)
         for decisions, held in self._decide_bin(survey, exclusions):
             batches.held += held
             batches.take([decision for decision in decisions if decision.source is State.RECYCLED])
@@ -231,6 +232,12 @@ class Sweeper:
         for page in survey.binned(tags=exclusions.tags):
             batches.confirm([facts for facts in page if facts.state is State.DELETING])
         batches.flush()
+
+    def _trim_versions(self, batches: Batches) -> None:
+        """Remove ended versions: before the memories that they are of, with which nobody would count them."""
+        order, tenant = batches.order, self.tenant
+        trimmed = tenant.versions.trim(tenant.name, upto=order.upto, now=batches.now, lease=order.lease())
+        batches.note(Line("version", "delete", VERSION_REASON, *trimmed))
 
     def purge(self, order: SweepOrder) -> tuple[Line, ...]:
         """Let go what a sweep removes beside memories and conversations: what belongs to a removed agent and has not
@@ -247,8 +254,6 @@ class Sweeper:
                 )
                 lines += [Line("message", "delete", BIN_REASON, count, size)] if count else []
             registry.purge_due(now, order.lease(), at=order.upto, note=lines.append)
-            count, size = tenant.versions.trim(tenant.name, upto=order.upto, now=now, lease=order.lease())
-            lines += [Line("version", "delete", VERSION_REASON, count, size)] if count else []
         return add_up(lines)
 
 
