@@ -275,7 +275,7 @@ class Backups:
 
     def _restore_whole(self, manifest: Manifest, progress: Progress) -> Restored | None:
         """Restore all into a store that nothing was ever kept in; ``None`` if the store is in use."""
-        with self._rows.fill() as (writer, adopt):
+        with self._rows.fill() as (writer, adopt, forget_holds):
             if writer.used():
                 return None
             self._check_first(manifest)
@@ -284,6 +284,8 @@ class Backups:
             noted, now = self._host.kept_out(), self._host.now()
             restored.kept_out = sum(adopt(alias, texts, now) for alias, texts in noted.items())
             restored.memories -= restored.kept_out
+            if restored.erased:  # a hold on a memory of theirs does not say whose it is, and so it came back
+                forget_holds()
         return restored
 
     def _check_first(self, manifest: Manifest) -> None:

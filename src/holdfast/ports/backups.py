@@ -173,9 +173,10 @@ class RowStore(Protocol):
     def read(self) -> AbstractContextManager[RowReader]:
         """The store as it is now, for as long as the block lasts. Others go on writing."""
 
-    def fill(self) -> AbstractContextManager[tuple[RowWriter, Adopt]]:
-        """The store, to be filled, and what keeps texts out of it. Nobody sees anything of it before the block has
-        ended, and nobody else writes; if the block raises, nothing was done.
+    def fill(self) -> AbstractContextManager[tuple[RowWriter, Adopt, Callable[[], None]]]:
+        """The store, to be filled; what keeps texts out of it; and what removes holds on memories that are not there.
+        Nobody sees anything of it before the block has ended, and nobody else writes; if the block raises, nothing was
+        done.
         """
 
     def trial(self) -> AbstractContextManager[tuple[RowWriter, RowReader]]:

@@ -23,6 +23,7 @@ from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
 from privacy.backups.losses import lose, remember, rows_in
+from privacy.backups.stores import lose_machine
 
 TABLES = ("records", "sessions", "history", "facts")
 
@@ -220,3 +221,16 @@ def test_no_restore_brings_back_a_life_that_was_erased(module_homes: Homes, engi
         module_homes.remove(home)
 
     check()
+
+
+def test_a_hold_on_a_memory_of_someone_who_was_erased_does_not_come_back(homes: Homes, clock: FakeClock) -> None:
+    home = homes.new()
+    with Holdfast.open(home=home, clock=clock) as holdfast:
+        ids = {user: holdfast.manager(user, "guide").add("likes tea")["memory_id"] for user in ("ann", "bob")}
+        holds = {user: holdfast.holds.add(memory_id=ids[user], reason="a case", author="counsel") for user in ids}
+        backup = holdfast.backups.create()
+        holdfast.holds.release(holds["ann"].id, author="counsel")
+        holdfast.erase_user("ann")
+    with Holdfast.open(home=lose_machine(home, homes), clock=clock) as again:
+        assert again.backups.restore(backup.id).erased == 1
+        assert [hold.id for hold in again.holds.list()] == [holds["bob"].id]

@@ -22,7 +22,7 @@ from holdfast.core.decisions import removal_reason
 from holdfast.core.errors import ConflictError, StaleError, StoreFullError
 from holdfast.core.records import BIN, COUNT_BITS, HISTORY, LAST_KIND, LIVE, MESSAGE_BITS, Cause, State, Subject
 from holdfast.core.rules import Labels
-from holdfast.core.values import to_json
+from holdfast.core.values import is_id, to_json
 from holdfast.ports.backups import ConversationRows, ErasedError, Merged, Origin, Owner, PackRow, StrangerError, Values
 from holdfast.ports.objects import ObjectStore
 from holdfast.ports.records import KeptText
@@ -504,6 +504,21 @@ class SqlMerger:
                 **brought,
             }
             append(tx, number, [Event(self._now, Action.RESTORED, None if one is None else one["id"], detail)])
+
+
+class HoldOnId(NamedTuple):
+    """A hold on one thing, without a word of whose that is."""
+
+    id: str
+    tenant: str
+    memory_id: str
+
+
+def forget_holds(tx: Transaction) -> None:
+    """Remove the holds on memories that are not there."""
+    for hold in tx.all(HoldOnId, "restore.holds_on_ids"):
+        if is_id(hold.memory_id) and not _is_on_something(tx, hold._asdict()):
+            tx.run("subjects.remove_hold", (hold.id,))
 
 
 def _is_on_something(tx: Transaction, hold: Values) -> bool:

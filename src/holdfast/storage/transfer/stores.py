@@ -29,7 +29,7 @@ from holdfast.storage.relational.database import Database, Transaction, migratio
 from holdfast.storage.relational.subjects import AliasRow
 from holdfast.storage.sqlite.database import SqliteDatabase
 from holdfast.storage.sqlite.transactions import SqliteTransaction
-from holdfast.storage.transfer.restore import SqlMerger
+from holdfast.storage.transfer.restore import SqlMerger, forget_holds
 
 
 class SqliteReader:
@@ -299,10 +299,10 @@ class DatabaseRows:
                 yield reader
 
     @contextmanager
-    def fill(self) -> Iterator[tuple[RowWriter, Adopt]]:
+    def fill(self) -> Iterator[tuple[RowWriter, Adopt, Callable[[], None]]]:
         with self._database.alone("restoring") as tx:
             writer = SqliteWriter(tx.connection) if isinstance(tx, SqliteTransaction) else _server().fill_alone(tx)
-            yield writer, partial(_adopt, tx)
+            yield writer, partial(_adopt, tx), partial(forget_holds, tx)
 
     def trial(self) -> AbstractContextManager[tuple[RowWriter, RowReader]]:
         return trial_store()

@@ -35,6 +35,9 @@ INSERT INTO holds (id, tenant, user_id, agent_id, session_id, memory_id, tag, re
                    released_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING
 
+-- name: holds_on_ids
+SELECT id, tenant, memory_id FROM holds WHERE user_id IS NULL AND memory_id IS NOT NULL
+
 -- name: session_anywhere
 SELECT 1 FROM sessions JOIN subjects ON subjects.no = sessions.subject
 WHERE sessions.id = $1 AND subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' LIMIT 1
