@@ -15,7 +15,7 @@ PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick everywhere soak check lint types layers tests chromium browser screenshots bench bench-full bench-check peers prove langgraph-store-tests dist reference format constraints clean
+.PHONY: help setup run test quick everywhere soak faults check lint types layers tests chromium browser screenshots bench bench-full bench-check peers prove langgraph-store-tests dist reference format constraints clean
 
 help:            ## what can be done here
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -52,6 +52,9 @@ test: check      ## everything that must hold before a change lands
 
 quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
 	$(PYTEST) --quick tests/core tests/recall tests/memory tests/requirements
+
+faults: $(STAMP) ## put each deliberate fault into the code, and print what finds it; a quarter of an hour
+	PYTHONPATH=tests:. $(BIN)/python -m simulation.faults
 
 check:           ## ruff, mypy, import layers, tests; all but the first at the same time
 	@$(MAKE) --no-print-directory -j lint chromium

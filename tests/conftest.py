@@ -75,20 +75,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if minutes := config.getoption("--soak"):
         settings.load_profile("soak")
         effort.set_scale(effort.SOAK)
-        config.pluginmanager.register(_Deadline(minutes * 60))
+        effort.set_end(time.monotonic() + minutes * 60)
+        config.pluginmanager.register(_Deadline())
     elif "TMPDIR" not in os.environ and _can_lie_in_memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
 
 
 class _Deadline:
-    """Skips what has not begun when the time is over."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    """Skips what has not begun when the time is over, and tells at the end what tests say that they tried."""
 
     def pytest_runtest_setup(self) -> None:
-        if time.monotonic() > self._end:
+        if not effort.has_time():
             pytest.skip("the minutes of --soak are over")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for report in terminalreporter.getreports("passed"):
+            for name, value in report.user_properties:
+                terminalreporter.write_line(f"{report.nodeid}: {name}: {value}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -96,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = ("soak", "sampled")
         _keep(config, items, lambda item: any(map(item.keywords.__contains__, kept)) or _has_examples(item))
         for item in items:
-            item.add_marker(pytest.mark.timeout(3_600))
+            item.add_marker(pytest.mark.timeout(3_600 + 60 * config.getoption("--soak")))
         return
     if not config.getoption("--every-engine"):
         numbers = count()

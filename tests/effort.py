@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import pytest
@@ -14,12 +15,28 @@ sampled: Final = pytest.mark.sampled
 QUICK: Final = 0.1
 SOAK: Final = 10.0
 _scale = 1.0
+_end = 0.0
 
 
 def set_scale(scale: float) -> None:
     """Try so many times as much as by default, from here on."""
     global _scale  # noqa: PLW0603 - one run of the tests has one scale
     _scale = scale
+
+
+def set_end(end: float) -> None:
+    """Say when ``--soak`` is over, by ``time.monotonic``."""
+    global _end  # noqa: PLW0603 - one run of the tests has one end
+    _end = end
+
+
+def is_soaking() -> bool:
+    return _scale == SOAK
+
+
+def has_time() -> bool:
+    """Whether ``--soak`` goes on: a test that never comes to its end by itself looks."""
+    return time.monotonic() < _end
 
 
 def times(count: int, engine_name: str = "sqlite") -> int:

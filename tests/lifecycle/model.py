@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.core.decisions import Held, Hold, Life
 from holdfast.core.records import BIN, HISTORY
@@ -39,10 +42,27 @@ class Thing:
     messages: list[str] = field(default_factory=list)
     window: Window | None = None
     """A conversation's last messages, which go with it and do not come back."""
+    began: int = 0
+    """Since when it says what it says."""
+    ended: list[Said] = field(default_factory=list)
+    """What it said before, the first first."""
+
+    def say(self, text: str, now: int, *, before: str | None = None) -> None:
+        """Say something else from now on; what it said before is known, unless something else is given."""
+        self.ended.append(Said(self.began, now, self.content if before is None else before))
+        self.content, self.began = text, now
 
     @property
     def held(self) -> Held:
         return Held(self.user, self.agent, self.session, self.id, {} if self.case is None else {"case": self.case})
+
+
+class Said(NamedTuple):
+    """What a memory said before it was corrected."""
+
+    began: int
+    until: int
+    text: str
 
 
 @dataclass
@@ -75,6 +95,8 @@ class Model:
         self.holds: dict[str, Hold] = {}
         self.agents: dict[str, int | None] = {}
         """Agents that are known; of those in the recycle bin, until when."""
+        self.kept_out: dict[str, tuple[str, str]] = {}
+        """Whose text does not come back, and which, by the memory that was deleted."""
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -100,6 +122,17 @@ class Model:
 
     def is_held(self, thing: Thing) -> bool:
         return any(hold.covers(thing.held) for hold in self.holds.values())
+
+    def is_kept_out(self, thing: Thing) -> bool:
+        return (thing.user, thing.content) in self.kept_out.values()
+
+    def history(self, thing: Thing, now: int) -> list[Said]:
+        """What a memory said before, as far as that is kept."""
+        life, out = self.life(thing), self.kept_out.values()
+        assert life.versions
+        assert life.versions_for
+        since = now - life.versions_for
+        return [one for one in thing.ended[-life.versions :] if one.until > since and (thing.user, one.text) not in out]
 
     def records(self) -> list[Thing]:
         return [thing for thing in self.things if thing.kind != HISTORY and thing.state != "gone"]
@@ -149,6 +182,13 @@ class Model:
         for thing in free:
             self.recycle(thing, now)
         return len(free), len(some) - len(free)
+
+    def plan(self, now: int, part: Part) -> Counter[tuple[str, str]]:
+        """How many memories of each kind a sweep would move, and to which state."""
+        after = copy.deepcopy(self)
+        after.sweep(now, part)
+        both = zip(self.things, after.things, strict=True)
+        return Counter((then.kind, then.state) for one, then in both if one.state != then.state and one.kind != HISTORY)
 
     def sweep(self, now: int, part: Part) -> None:
         for thing in self.things:

@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from effort import soak, times
-from lifecycle.steps import CHECKS, STEPS, Steps
+from lifecycle.texts import ALL_CHECKS, ALL_STEPS, TextSteps
 
 
-class Machine(Steps, RuleBasedStateMachine):
+class Machine(TextSteps, RuleBasedStateMachine):
     """Takes the steps that Hypothesis chooses."""
 
     def __init__(self, engine_name: str) -> None:
         RuleBasedStateMachine.__init__(self)
-        Steps.__init__(self, engine_name)
+        TextSteps.__init__(self, engine_name)
 
-    begin = initialize()(Steps.begin_with_something)
+    begin = initialize()(TextSteps.begin_with_something)
 
 
-for _name, _options in STEPS.items():
+for _name, _options in ALL_STEPS.items():
     _given: dict[str, Any] = {option: st.sampled_from(values) for option, values in _options.items()}
     _step: Any = rule(**_given)
-    setattr(Machine, _name, _step(getattr(Steps, _name)))
-for _name in CHECKS:
-    setattr(Machine, _name, invariant()(getattr(Steps, _name)))
+    setattr(Machine, _name, _step(getattr(TextSteps, _name)))
+for _name in ALL_CHECKS:
+    setattr(Machine, _name, invariant()(getattr(TextSteps, _name)))
 
 
 @soak

@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 import os
+import random
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 
-from effort import soak, times
+import effort
+from effort import soak
+from homes import on_sqlite
 from simulation.world import World
 
 #: Another one can be tried: ``HOLDFAST_SEED=7 pytest tests/simulation``.
 SEED = "HOLDFAST_SEED"
 YEARS = 10
+STEPS = {"sqlite": 160, "postgres": 50}
 
 
-def live(engine_name: str, seed: int, steps: int, patch: pytest.MonkeyPatch) -> World:
+def live(engine_name: str, seed: int, patch: pytest.MonkeyPatch, years: int = YEARS) -> World:
     """A world after its years. If anything was wrong, how it came to that, and how to see it again."""
     world = World(engine_name, seed, patch)
     try:
-        world.live(YEARS, steps)
+        world.live(years, STEPS[engine_name] * years // YEARS)
         world.teardown()
     except BaseException as problem:
+        within = [frame.name for frame in traceback.extract_tb(problem.__traceback__) if frame.name in world.words]
         steps_before = "\n".join(world.trail[-25:])
+        problem.add_note(f"wrong after {len(world.trail)} steps: {within[-1] if within else 'the end'}")
         problem.add_note(f"the last steps:\n{steps_before}\nsee it again with: {SEED}={seed} pytest tests/simulation")
         raise
     return world
 
 
+def seeds() -> Iterator[int]:
+    """The one that is asked for, or the first; with ``--soak``, new ones for as long as that lasts."""
+    asked = os.environ.get(SEED)
+    if asked is not None or not effort.is_soaking():
+        yield int(asked or 1)
+        return
+    for seed in count(random.SystemRandom().randrange(1_000, 10**6)):
+        yield seed
+        if not effort.has_time():
+            return
+
+
 @soak
-@pytest.mark.timeout(3_600)
-def test_ten_years_in_which_everything_goes_wrong(engine_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = int(os.environ.get(SEED, "1"))
-    for seed in range(first, first + times(1)):
-        live(engine_name, seed, 160 if engine_name == "sqlite" else 60, monkeypatch)
+def test_ten_years_in_which_everything_goes_wrong(
+    engine_name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    done: Counter[str] = Counter()
+    tried = []
+    for seed in seeds():
+        done += live(engine_name, seed, monkeypatch).done
+        tried.append(seed)
+    said = ", ".join(f"{name} {times}" for name, times in done.most_common())
+    record_property("years", f"seeds {tried[0]} to {tried[-1]}: {said}")
+
+
+@soak
+@on_sqlite
+def test_a_seed_leads_to_the_same_steps_again(engine_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    years = YEARS if effort.is_soaking() else 1
+    first, again = (live(engine_name, 1, monkeypatch, years) for _ in range(2))
+    assert first.trail == again.trail
+    assert first.done == again.done
