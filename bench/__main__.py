@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import check, corrections, deployment, erasure, footprint, lifecycle, report, round_trips, speed, sweeps
-from bench.edges import service, start
+from bench.edges import console, service, start
 from bench.langgraph import store
 from bench.recall import large_scope
 
@@ -34,6 +34,7 @@ _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "round_trips": lambda asked: report.write_round_trips(asked.docs, round_trips.measure()),
     "erasure": lambda asked: report.write_erasure(asked.docs, erasure.measure(asked.users, asked.folder), asked.users),
     "service": lambda asked: report.write_service(asked.docs, service.measure()),
+    "console": lambda asked: report.write_console(asked.docs, [*console.measure(asked.users * 10)], asked.users * 10),
     "start": lambda asked: report.write_start(asked.docs, start.measure()),
     "langgraph_store": lambda asked: report.write_langgraph_store(asked.docs, store.measure()),
     "corrections": lambda asked: report.write_corrections(asked.docs, corrections.measure()),

@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 
 from bench import archive, corrections, deployment, footprint, lifecycle
-from bench.edges import service, start
+from bench.edges import console, service, start
 from bench.langgraph import store
 from bench.recall import comparison, large_scope, quality
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
@@ -210,6 +210,34 @@ def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
         f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
     )
     write_section(docs, "Service", text)
+
+
+def write_console(docs: Path, found: Sequence[console.Measured], users: int) -> None:
+    """The section on the console."""
+    text = (
+        "Pages of `holdfast serve` over loopback, to the first byte, in a store of "
+        f"{users * console.MEMORIES:,} memories of {users:,} users\nand one who has {console.LARGE:,}; "
+        f"{console.ROUNDS} views of each page, after one. The weight is all that a browser\nloads; at most "
+        f"{console.MOST_KILOBYTES:.0f} kB.\n"
+        f"`python -m bench --only console` on a {machine()}.\n\n"
+    )
+    for one in found:
+        name = "PostgreSQL" if one.engine == "postgres" else "SQLite"
+        text += f"| {name} | p50 ms | p95 ms | limits | weight | met |\n|---|---:|---:|---|---:|---|\n"
+        for page in one.pages:
+            text += (
+                f"| {page.name} | {page.p50:.1f} | {page.p95:.1f} | {page.limits[0]:.0f}, {page.limits[1]:.0f} ms "
+                f"| {page.kilobytes:.0f} kB | {'yes' if page.met else '**no**'} |\n"
+            )
+        idle, watched = one.recall
+        text += (
+            f"| recall in the same process, p99: idle {idle:.1f} ms, at two page views a second | | {watched:.1f} "
+            f"| + {console.MOST_ADDED_MS:.0f} ms | | {'yes' if one.is_recall_met else '**no**'} |\n"
+        )
+        text += (
+            "".join(f"| {job}, a job | {seconds * 1_000:.0f} | | | | |\n" for job, seconds in one.jobs.items()) + "\n"
+        )
+    write_section(docs, "The console", text)
 
 
 def _archived(found: archive.Figures) -> str:

@@ -47,7 +47,7 @@ def number(value: float | None) -> Markup:
     if value is None:
         return Markup("–")
     short = f"{value:,}" if isinstance(value, int) and abs(value) < 10_000_000 else _shorten(value)
-    return Markup('<data value="{}" title="{}">{}</data>').format(value, f"{value:,}", short)
+    return Markup('<data value="%s" title="%s">%s</data>') % (value, f"{value:,}", short)
 
 
 def _shorten(value: float) -> str:
@@ -71,7 +71,7 @@ def size(count: int | None) -> Markup:
     while abs(value) >= 999.5 and unit < len(_UNITS) - 1:
         value, unit = value / 1_000, unit + 1
     shown = f"{value:.0f}" if unit == 0 or abs(value) >= 10 else f"{value:.1f}"
-    return Markup('<data value="{}" title="{} bytes">{} {}</data>').format(count, f"{count:,}", shown, _UNITS[unit])
+    return Markup('<data value="%s" title="%s bytes">%s %s</data>') % (count, f"{count:,}", shown, _UNITS[unit])
 
 
 def duration(seconds: float | None) -> str:
@@ -102,9 +102,8 @@ def when(value: str | float | datetime | None, *, only_day: bool = False) -> Mar
         return Markup("–")
     shown = day(moment) if only_day else f"{day(moment)}, {moment:%H:%M} UTC"
     exact = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
-        exact, exact, Markup(" data-day") if only_day else "", shown
-    )
+    mark = Markup(" data-day") if only_day else ""
+    return Markup('<time datetime="%s" title="%s"%s>%s</time>') % (exact, exact, mark, shown)
 
 
 def day(value: str | date) -> str:
@@ -125,7 +124,7 @@ def cron(fields: str) -> str:
 def state(name: str, word: str | None = None) -> Markup:
     """A state as a dot with its word beside it."""
     style, said = _STATES.get(name, ("", name))
-    return Markup('<span class="state {}">{}</span>').format(style, word or said)
+    return Markup('<span class="state %s">%s</span>') % (style, word or said)
 
 
 def kind(name: str) -> str:
@@ -137,11 +136,15 @@ def text(value: Any, most: int = LINE_CHARS) -> Markup:
     """What someone wrote, kept apart from what is around it, and cut where it is long."""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=None, default=str)
     shown = said if len(said) <= most else said[: most - 1] + "…"
-    return Markup("<bdi>{}</bdi>").format("".join(map(_visible, shown)))
+    return Markup("<bdi>%s</bdi>") % _make_visible(shown)
+
+
+def _make_visible(said: str) -> str:
+    """A text with characters that nobody sees, and those that turn the order of others, as their codes."""
+    return said if said.isprintable() else "".join(map(_visible, said))
 
 
 def _visible(character: str) -> str:
-    """Characters that nobody sees, and those that turn the order of others, as their code."""
     if character in "\n\t" or character.isprintable() or character in "\u200c\u200d":
         return character
     return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
@@ -150,9 +153,7 @@ def _visible(character: str) -> str:
 def identifier(value: str, most: int = 40) -> Markup:
     """An id, short where it is long, with all of it in the title."""
     shown = value if len(value) <= most else f"{value[: most * 3 // 5]}…{value[-(most // 5) :]}"
-    return Markup('<bdi class="id" title="{}">{}</bdi>').format(
-        *("".join(map(_visible, one)) for one in (value, shown))
-    )
+    return Markup('<bdi class="id" title="%s">%s</bdi>') % (_make_visible(value), _make_visible(shown))
 
 
 def file(document: Any) -> str:
@@ -165,5 +166,5 @@ def sentence(said: str) -> Markup:
     """A sentence with a capital and a full stop, and moments in it as people read them."""
     whole = said[:1].upper() + said[1:]
     whole = whole if whole.endswith((".", "!", "?")) else whole + "."
-    parts = _MOMENTS.split("".join(map(_visible, whole)))
+    parts = _MOMENTS.split(_make_visible(whole))
     return Markup("").join(when(part) if number % 2 else escape(part) for number, part in enumerate(parts))
