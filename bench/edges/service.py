@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import selectors
 import shutil
@@ -281,6 +282,7 @@ def _costs(home: Path, *, requests: int) -> list[Figure]:
         within = stack.enter_context(Holdfast.open(home=home / "copy"))
         clients = {name: Raw((bare if name == "bare" else served)[0]) for name in kinds}
         calls = _calls(within)
+        stack.enter_context(_cores(served[1], bare[1]))
         for number in range(_ROUNDS + 1):
             for name, asked in kinds.items():
                 pid, many = (bare if name == "bare" else served)[1], requests
@@ -299,9 +301,26 @@ def _costs(home: Path, *, requests: int) -> list[Figure]:
     return _cost_figures(best)
 
 
+@contextmanager
+def _cores(*servers: int) -> Iterator[None]:
+    """The servers have one core, and who asks them another."""
+    if not hasattr(os, "sched_setaffinity") or len(all_cores := sorted(os.sched_getaffinity(0))) < 2:
+        yield
+        return
+    for pid in servers:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), all_cores[:1])
+    os.sched_setaffinity(0, all_cores[1:2])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_cores)
+
+
 def _calls(holdfast: Holdfast) -> dict[str, Callable[[], object]]:
     memory = holdfast.manager("user 0", _AGENT)
-    queries, contents = cycle(questions(1_000, -1)), cycle(sentences(1_000, -2))
+    queries = cycle(questions(1_000, -1))
+    contents = (f"{text} ({number})" for number, text in enumerate(cycle(sentences(1_000, -2))))  # as in _adds
     return {
         "add in process": lambda: memory.add(next(contents)),
         "recall in process": lambda: memory.retrieve(next(queries)),

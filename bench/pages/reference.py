@@ -294,9 +294,7 @@ def _service_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
     from holdfast.edges.service.scheduler import Supervisor
     from holdfast.edges.service.workers import describe_workers
 
-    for metric in Traffic().metrics:
-        yield metric._name, metric._type, metric._labelnames, metric._documentation
-    for family in (*Supervisor("schedule", ()).collect(), *describe_workers(())):
+    for family in (*Traffic().collect(), *Supervisor("schedule", ()).collect(), *describe_workers(())):
         yield family.name, family.type, family._labelnames, family.documentation
 
 

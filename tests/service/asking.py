@@ -66,7 +66,7 @@ async def ask_async(
     client: str = LOOPBACK,
     arrives: bool = True,
 ) -> Answer:
-    """Ask; without ``arrives``, the end of the body never comes."""
+    """Ask, until the answer is whole: its app may go on. Without ``arrives``, the end of the body never comes."""
     answer, left = Answer(), list(pieces)
     over = asyncio.Event()
 
@@ -89,7 +89,19 @@ async def ask_async(
                 answer.complete = True
                 over.set()
 
-    await app(scope_of(path, method, headers, client), receive, send)
+    async def run() -> None:
+        await app(scope_of(path, method, headers, client), receive, send)
+
+    asking = asyncio.create_task(run())
+    whole = asyncio.create_task(over.wait())
+    try:
+        await asyncio.wait((asking, whole), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0)  # what ends with its answer has ended
+    except asyncio.CancelledError:
+        asking.cancel()
+        raise
+    if asking.done():
+        asking.result()
     return answer
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.audit import key_actor
@@ -34,8 +35,14 @@ class Right(StrEnum):
     @property
     def includes(self) -> frozenset[Right]:
         """This right, and those that come with it."""
-        order = list(Right)
-        return frozenset(order[: order.index(self) + 1])
+        return _include(frozenset({self}))
+
+
+@cache
+def _include(rights: frozenset[Right]) -> frozenset[Right]:
+    """Some rights, and those that come with them."""
+    order = list(Right)
+    return frozenset(order[: max(map(order.index, rights)) + 1]) if rights else rights
 
 
 class Principal(NamedTuple):
@@ -62,7 +69,7 @@ class Principal(NamedTuple):
 
     def allows(self, right: Right) -> bool:
         """Whether it has a right, by itself or with a greater one."""
-        return any(right in held.includes for held in self.rights)
+        return right in _include(self.rights)
 
     def reaches_tenant(self, tenant: str) -> bool:
         """Whether it may act for a tenant."""

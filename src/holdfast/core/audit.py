@@ -7,8 +7,6 @@ an entry reads it with ``current_actor``. Where no edge has set it, it is the au
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -102,14 +100,19 @@ def current_actor(default: str = PYTHON) -> str:
     return _CURRENT.get() or default
 
 
-@contextmanager
-def acting_as(actor: str | None) -> Iterator[None]:
+class acting_as:  # noqa: N801 - it is used as a verb
     """Entries of the block, and of the tasks and worker threads it starts, name this actor; ``None``: as before."""
-    token = _CURRENT.set(actor or _CURRENT.get())
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+
+    __slots__ = ("_actor", "_token")
+
+    def __init__(self, actor: str | None) -> None:
+        self._actor = actor
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._actor or _CURRENT.get())
+
+    def __exit__(self, *_: object) -> None:
+        _CURRENT.reset(self._token)
 
 
 def check_author(author: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import RequestTimeoutError
@@ -87,6 +87,15 @@ class Deadline:
             yield
         finally:
             self._stops.remove(stop)
+
+    def begin(self) -> Token[Deadline | None]:
+        """From here on this task works under this deadline, until its ``end`` is given what this returns."""
+        return _CURRENT.set(self)
+
+    @staticmethod
+    def end(begun: Token[Deadline | None]) -> None:
+        """The task works on as it did before."""
+        _CURRENT.reset(begun)
 
     def apply(self) -> AbstractContextManager[None]:
         """The block, and the threads and tasks that it starts, work under this deadline."""

@@ -101,7 +101,7 @@ PART_VERBS: Final[Mapping[str, Mapping[str, Verb]]] = {
     ),
 }
 #: What a memory has beside its verbs.
-_VALUES: Final = frozenset({"user_id", "agent_id", "session_id", "auto_prune", *PART_VERBS})
+_VALUES: Final = frozenset({"user_id", "agent_id", "session_id", "auto_prune"})
 
 
 class _Bounds:
@@ -167,6 +167,9 @@ class _BoundedPart:
 class BoundedMemory(MemoryManager):
     """The memory of one user and agent, for one caller."""
 
+    #: What it is made of is put together before it has bounds.
+    _bounds: _Bounds = None  # type: ignore[assignment]
+
     def __init__(
         self, principal: Principal, user_id: str, agent_id: str, session_id: str | None = None, *, engine: Holdfast
     ) -> None:
@@ -175,14 +178,14 @@ class BoundedMemory(MemoryManager):
         self._by_agent = principal.agents is not None
         self._bounds = bounds = _Bounds(principal, user_id)
         self._records.check_source = bounds.check_source
-        for name, verbs in PART_VERBS.items():
-            setattr(self, name, _BoundedPart(getattr(self, name), verbs, bounds))
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, name)
         if name[0] == "_" or name in _VALUES:
             return value
         bounds: _Bounds = object.__getattribute__(self, "_bounds")
+        if name in PART_VERBS:
+            return value if bounds is None else _BoundedPart(value, PART_VERBS[name], bounds)
         return bounds.guard(MEMORY_VERBS, name, value)
 
     def remove_session(self) -> int:

@@ -132,6 +132,11 @@ class Operation:
         """Whether it can tell how far it is. Where its function need not be given a progress, only the console asks."""
         return "progress" in signature(self.run).parameters
 
+    @cached_property
+    def is_paged(self) -> bool:
+        """Whether it gives a list some at a time."""
+        return issubclass(self.inputs, Paged)
+
     @property
     def is_long(self) -> bool:
         """Whether it may take longer than a request usually may."""
@@ -156,8 +161,8 @@ class Operation:
         The answer is called without arguments, or, by the operation's form, with the progress or the file. What it
         writes to the audit chain names the caller's key, or the edge where there is none.
         """
-        if isinstance(asked, Paged):
-            asked.bind(self.name, gate.tenant_id)
+        if self.is_paged:
+            asked.bind(self.name, gate.tenant_id)  # type: ignore[attr-defined]
         run = partial(self.run, self._reach(gate, asked), asked)
         if gate.telemetry is not None:
             run = partial(_run_traced, gate.telemetry.operation(self.name, edge, asked.__dict__), run)

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from holdfast.access.replies import Replies
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.rest.description import INFO, describe
@@ -46,8 +47,8 @@ def build_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.callers = callers or Callers(holdfast, keys_required=keys_required)
-    app.state.replies = holdfast.replies
+    app.callers = callers or Callers(holdfast, keys_required=keys_required)
+    app.replies = holdfast.replies
     return app
 
 
@@ -101,6 +102,8 @@ class Api(Starlette):
             elif isinstance(route, OperationRoute):
                 by_length.setdefault((method, route.path.count("/")), []).append(route)
 
+    callers: Callers
+    replies: Replies
     _counted = -1
     _tables: _Table
 

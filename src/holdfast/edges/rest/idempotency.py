@@ -31,6 +31,7 @@ from holdfast.edges.rest.streams import StreamedResponse
 from holdfast.ports.coordination import REQUEST
 
 HEADER: Final = "Idempotency-Key"
+_HEADER: Final = HEADER.lower()
 REPLAYED: Final = "Idempotency-Replayed"
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MAX_KEY_CHARS: Final = 200
@@ -50,15 +51,19 @@ class Caller:
     """Who sends a request: what it may reach, and how its request is done once where it has an idempotency key."""
 
     gate: Gate
+    headers: Mapping[str, str]
+    """Of the request; of two with the same name, the first."""
+    content: bytes = b""
+    """The body of the request."""
     carry: Carry | None = None
     once: ItemOnce | None = None
     """How each item of a batch is done once."""
 
 
-def key_of(request: Request) -> str | None:
+def key_of(headers: Mapping[str, str], method: str) -> str | None:
     """The key of a write that may come again."""
-    key = request.headers.get(HEADER)
-    if key is None or request.method not in WRITES:
+    key = headers.get(_HEADER)
+    if key is None or method not in WRITES:
         return None
     if not 1 <= len(key) <= MAX_KEY_CHARS or not key.isascii() or not key.isprintable() or key.isspace() or key == "*":
         raise InvalidInputError(
@@ -73,11 +78,11 @@ async def answer_once(request: Request, key: str, caller: Caller, handle: Handle
     What failed may be sent again under its key. What was begun is finished even if the caller goes away: it will ask
     what became of it. Long work is in several transactions to its end.
     """
-    replies: Replies = request.app.state.replies
+    replies: Replies = request.app.replies
     principal = caller.gate.principal.key_id or "local"
     query = request.scope["query_string"].decode("latin-1")
     target = f"{request.scope['path']}?{query}"
-    mark = fingerprint(request.method, target, await request.body(), tenant=caller.gate.tenant_id)
+    mark = fingerprint(request.method, target, caller.content, tenant=caller.gate.tenant_id)
     begin = partial(replies.once, principal, key, mark)
     with anyio.CancelScope(shield=True):
         if is_long:

@@ -17,9 +17,10 @@ from urllib.parse import unquote
 from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from holdfast.core.access import Right
 from holdfast.core.errors import HoldfastError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
@@ -62,6 +63,7 @@ class OperationRoute(Route):
         )
         self.parameters = _parameters(operation)
         """What the path and the query must be together."""
+        self._has_parameters = bool(self.parameters.model_fields)
         self.in_query = self.parameters.model_fields.keys() - operation.in_path
         self.has_items = operation.form is Form.DOCUMENT and "items" in operation.output.model_fields
         """Whether it gives a list, which can be had in lines."""
@@ -69,47 +71,48 @@ class OperationRoute(Route):
 
     async def answer(self, request: Request) -> Response:
         """Answer a request, if all checks are passed."""
-        callers: Callers = request.app.state.callers
-        right = self.operation.right
-        principal = await callers.principal(request.headers)
-        caller = Caller(callers.gate(principal, request.headers))
+        scope, right = request.scope, self.operation.right
+        callers: Callers = scope["app"].callers
+        headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in reversed(scope["headers"])}
+        principal = await callers.principal(headers)
+        caller = Caller(callers.gate(principal, headers), headers)
         caller.gate.check_right(right)
         _check_query(request, self.in_query)
-        request.state.caller, request.state.call = principal, caller  # the first is for the log and for limits
-        key = key_of(request)
+        state = scope.setdefault("state", {})
+        state["caller"], state["call"] = principal, caller  # the first is for the log and for limits
+        key = key_of(headers, self.method)
         if self.operation.form is Form.ITEMS:
-            caller.once = None if key is None else item_once(request.app.state.replies, key, caller.gate)
-            if is_ndjson(request.headers.get("content-type")):
+            caller.once = None if key is None else item_once(request.app.replies, key, caller.gate)
+            if is_ndjson(headers.get("content-type")):
                 return stream_items(partial(_run_line, caller))
         is_question = right is Right.READ and self.operation.form is not Form.ITEMS
-        await _read_body(request, _MAX_QUESTION_BYTES if is_question else None)
+        most = _MAX_QUESTION_BYTES if is_question else None
+        caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                return await self.run(request)
+                return await callers.workers.run(self._run, request)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
-                return await callers.workers.run(self._tell_again, request, await request.body(), response)
+                return await callers.workers.run(self._tell_again, request, caller, response)
             return response
 
     async def run(self, request: Request) -> Response:
         """Do what is asked, in a thread."""
-        callers: Callers = request.app.state.callers
-        return await callers.workers.run(self._run, request, await request.body())
+        callers: Callers = request.app.callers
+        return await callers.workers.run(self._run, request)
 
-    def _run(self, request: Request, content: bytes) -> Response:
-        caller: Caller = request.state.call
-        asked = self._read(request, content)
+    def _run(self, request: Request) -> Response:
+        caller: Caller = request.scope["state"]["call"]
+        asked = self._read(request, caller)
+        if caller.carry is not None:
+            return caller.carry(partial(self._respond, caller, asked))
+        if self.has_items and is_ndjson(caller.headers.get("accept")):
+            return self._stream_pages(request, caller, asked)
+        return self._respond(caller, asked)
 
-        def work() -> Response:
-            if caller.carry is None and self.has_items and is_ndjson(request.headers.get("accept")):
-                return self._stream_pages(request, caller, asked)
-            return self._respond(caller, asked)
-
-        return work() if caller.carry is None else caller.carry(work)
-
-    def _tell_again(self, request: Request, content: bytes, response: Response) -> Response:
-        asked = self._read(request, content).__dict__
-        response.body = encode(tell_again(request.state.call.gate, asked, json.loads(bytes(response.body))))
+    def _tell_again(self, request: Request, caller: Caller, response: Response) -> Response:
+        asked = self._read(request, caller).__dict__
+        response.body = encode(tell_again(caller.gate, asked, json.loads(bytes(response.body))))
         response.headers["content-length"] = str(len(response.body))
         return response
 
@@ -137,12 +140,13 @@ class OperationRoute(Route):
 
         return stream_pages(read, is_whole=is_whole)
 
-    def _read(self, request: Request, content: bytes) -> Input:
+    def _read(self, request: Request, caller: Caller) -> Input:
         """The input of the operation, from the path, the query and the body of a request."""
-        body = None if self.body is None else _read_json(request, content)
+        content = caller.content
+        body = None if self.body is None else _read_json(caller.headers.get("content-type", ""), content)
         found: list[Any] = []
         values: dict[str, Any] = {}
-        if self.parameters.model_fields:
+        if self._has_parameters:
             try:
                 values = dict(self.parameters.model_validate({**request.query_params, **request.path_params}))
             except ValidationError as wrong:
@@ -228,9 +232,9 @@ def _is_object(inputs: type[Input], name: str) -> bool:
     return "dict" in str(inputs.model_fields[name].annotation)
 
 
-def _read_json(request: Request, content: bytes) -> Any:
+def _read_json(declared: str, content: bytes) -> Any:
     """A body as JSON; as it is, if it is empty or not declared as JSON."""
-    if not content or not _JSON.match(request.headers.get("content-type", "")):
+    if not content or (declared != "application/json" and not _JSON.match(declared)):
         return content
     try:
         return json.loads(content)
@@ -274,13 +278,25 @@ def _run_line(caller: Caller, number: int, line: bytes) -> ItemResult:
 # --- checks before a request is read ----------------------------------------------------------------------------------
 
 
-async def _read_body(request: Request, most: int | None) -> None:
-    """Read a request to its end; ``RequestTooLargeError`` for a question of more than ``most`` bytes."""
-    declared = request.headers.get("content-length", "")
-    length = int(declared) if declared.isdecimal() else len(await request.body())
+async def _read_body(receive: Receive, declared: str, most: int | None) -> bytes:
+    """A request's body, read to its end; ``RequestTooLargeError`` for a question of more than ``most`` bytes."""
+    if declared.isdecimal():
+        _check_length(int(declared), most)
+    pieces, has_more = [], True
+    while has_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        has_more = message.get("more_body", False)
+    content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    _check_length(len(content), most)
+    return content
+
+
+def _check_length(length: int, most: int | None) -> None:
     if most is not None and length > most:
         raise RequestTooLargeError(f"a question has at most {most:,} bytes, and this has {length:,}; ask for less")
-    await request.body()
 
 
 def _check_query(request: Request, known: Set[str]) -> None:

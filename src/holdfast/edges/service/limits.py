@@ -9,7 +9,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from starlette.requests import HTTPConnection
@@ -26,11 +26,10 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import MIB
 from holdfast.edges.console.sign_in import COOKIE
-from holdfast.edges.service.loopback import DISCONNECT, header, refuse, secret_of
+from holdfast.edges.service.loopback import DISCONNECT, GIVE_UP, header, refuse, secret_of
 from holdfast.settings import Settings
 
 _log = logging.getLogger("holdfast.service")
-_STARTED, _ENDED, _LATE = "started", "ended", "late"
 
 
 class Limits(NamedTuple):
@@ -75,7 +74,12 @@ class RequestLimit:
         self._app = app
         self._limits = limits
         self._inside = tally or Tally()
-        self._left: set[asyncio.Task[None]] = set()
+        #: All have as long, so that their times are over in the order in which they came: one timer does for them.
+        self._waiting: dict[_Request, float] = {}
+        self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
+        #: What was given up and has not ended, with a future that waits for it.
+        self._left: dict[_Request, asyncio.Future[None]] = {}
+        self._refusals: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = self._refusal_reason(header(scope, b"content-length"))
@@ -83,37 +87,58 @@ class RequestLimit:
             await refuse(scope, send, problem, close=True)
             return
         loop = asyncio.get_running_loop()
-        request = _Request(receive, send, loop.create_future(), self._limits.request_bytes)
-        task: asyncio.Task[None] = loop.create_task(self._run(scope, request))
+        request = _Request(scope, receive, send, self._limits.request_bytes, self._waiting)
         self._inside.add(1)
-        task.add_done_callback(partial(self._end, request))
-        timer = loop.call_later(self._limits.request_seconds, request.decide, _LATE)
+        self._waiting[request] = loop.time() + self._limits.request_seconds
+        if self._timer is None or self._timer[0] is not loop:
+            self._end_late(loop)
+        token = request.deadline.begin()
         try:
-            if await request.verdict == _LATE:
-                self._leave(task, request)
-                await refuse(scope, send, self._timeout(has_arrived=request.has_arrived), close=True)
-            else:
-                timer.cancel()
-                await task
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
+            await self._app(scope, request.receive, request.send)
+        except Exception as problem:
+            if not request.is_over:
+                raise
+            if not isinstance(problem, RequestTimeoutError):  # it was stopped, as it should be
+                _log.exception("a request that had been given up failed")
         finally:
-            timer.cancel()
+            request.deadline.end(token)
+            self._inside.add(-1)
+            self._waiting.pop(request, None)
+            if request.is_over:
+                self._left.pop(request).set_result(None)
+            elif request.is_too_large and not request.has_answer:
+                await refuse(scope, send, self._too_large(), close=True)
 
     async def finish(self) -> None:
         """Wait for what was left to itself to end."""
         while self._left:
-            await asyncio.wait(self._left)
+            await asyncio.wait(self._left.values())
 
-    async def _run(self, scope: Scope, request: _Request) -> None:
-        try:
-            with request.deadline.apply():
-                await self._app(scope, request.receive, request.send)
-        finally:
-            if request.is_too_large and not request.has_answer:
-                request.has_answer = True
-                await refuse(scope, request.send, self._too_large(), close=True)
+    def _end_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up those whose time is over, and come back when that of the next one is."""
+        now = loop.time()
+        self._timer = None
+        for request, until in tuple(self._waiting.items()):
+            if until > now:
+                self._timer = loop, loop.call_at(until, self._end_late, loop)
+                return
+            self._give_up(request, loop)
+
+    @staticmethod
+    async def _refuse_late(request: _Request, problem: HoldfastError) -> None:
+        await refuse(request.scope, request.answer, problem, close=True)
+        request.scope.get("state", {}).get(GIVE_UP, lambda: None)()
+
+    def _give_up(self, request: _Request, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer for a request, and leave its work to itself."""
+        del self._waiting[request]
+        self._left[request] = loop.create_future()
+        request.is_over = True
+        request.deadline.expire()
+        problem = self._timeout(has_arrived=request.has_arrived)
+        task = loop.create_task(self._refuse_late(request, problem))
+        self._refusals.add(task)
+        task.add_done_callback(self._refusals.discard)
 
     def _refusal_reason(self, length: str | None) -> HoldfastError | None:
         """Why a request that says its length is not let in."""
@@ -141,41 +166,24 @@ class RequestLimit:
             "before you try again, or send the same Idempotency-Key with it"
         )
 
-    def _end(self, request: _Request, _task: asyncio.Task[None]) -> None:
-        self._inside.add(-1)
-        request.decide(_ENDED)
-
-    def _leave(self, task: asyncio.Task[None], request: _Request) -> None:
-        request.is_over = True
-        request.deadline.expire()
-        self._left.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._left.discard(task)
-        problem = None if task.cancelled() else task.exception()
-        if problem is not None and not isinstance(problem, RequestTimeoutError):  # it was stopped, as it should be
-            _log.error("a request that had been given up failed", exc_info=problem)
-
 
 class _Request:
-    """One request: what it came to, and its ways in and out, which are closed once it is over."""
+    """One request: its ways in and out, which are closed once it is over."""
 
-    def __init__(self, receive: Receive, send: Send, verdict: asyncio.Future[str], most_bytes: int) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, most_bytes: int, waiting: dict[_Request, float]
+    ) -> None:
         self._receive = receive
-        self._send = send
         self._bytes_left = most_bytes
-        self.verdict = verdict
+        self._waiting = waiting
+        self.scope = scope
+        self.answer = send
         self.deadline = Deadline()
         self.has_arrived = self.has_answer = self.is_over = False
 
     @property
     def is_too_large(self) -> bool:
         return self._bytes_left < 0
-
-    def decide(self, verdict: str) -> None:
-        if not self.verdict.done():
-            self.verdict.set_result(verdict)
 
     async def receive(self) -> Message:
         if self.is_over or self.is_too_large:
@@ -186,13 +194,13 @@ class _Request:
         return DISCONNECT if self.is_over or self.is_too_large else message
 
     async def send(self, message: Message) -> None:
-        if self.is_over or (self.is_too_large and not self.has_answer):
+        if self.is_over or (self._bytes_left < 0 and not self.has_answer):
             return
-        self.decide(_STARTED)
-        if self.verdict.result() != _LATE:  # its time was over before it began to answer
+        if not self.has_answer:
             self.has_answer = True
+            self._waiting.pop(self, None)  # what has begun takes its time
             self.deadline.keep_on()
-            await self._send(message)
+        await self.answer(message)
 
 
 #: A bucket holds what comes in so many seconds: a burst.

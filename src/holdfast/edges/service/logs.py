@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -49,8 +50,7 @@ class LogFormat(StrEnum):
 
 def install_logs(form: LogFormat, stream: IO[str] | None = None) -> None:
     """Send the process's log to ``stream`` (stderr): Holdfast's from INFO on, that of libraries from WARNING on."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_Json() if form is LogFormat.JSON else _Text())
+    handler = _Handler(stream or sys.stderr, _Json() if form is LogFormat.JSON else _Text())
     handler.addFilter(lambda entry: not entry.name.startswith("holdfast.latency"))  # that is in the metrics
     handler.addFilter(RepeatFilter())
     root = logging.getLogger()
@@ -138,8 +138,9 @@ def _fields(entry: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-def _when(entry: logging.LogRecord) -> str:
-    return f"{_name_second(int(entry.created))}.{int(entry.msecs):03}Z"
+def _when(created: float) -> str:
+    second, rest = divmod(created, 1)
+    return f"{_name_second(int(second))}.{int(rest * 1_000):03}Z"
 
 
 @lru_cache(4)
@@ -147,29 +148,67 @@ def _name_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat()[:-6]
 
 
-class _Json(logging.Formatter):
+class _Lines(logging.Formatter):
+    """Makes a line of an entry."""
+
+    def write(self, when: str, level: str, logger: str, message: str, fields: dict[str, Any]) -> str:
+        """The line of an entry without secrets."""
+        raise NotImplementedError
+
+
+class _Json(_Lines):
     """One JSON object on one line."""
 
+    def write(self, when: str, level: str, logger: str, message: str, fields: dict[str, Any]) -> str:
+        return encode({"time": when, "level": level, "logger": logger, "message": message, **fields}).decode()
+
     def format(self, record: logging.LogRecord) -> str:
-        said = {
-            "time": _when(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_fields(record),
-        }
-        if not getattr(record, "is_plain", False):
-            said = {name: _redact_within(value) for name, value in said.items()}
-        return encode(said).decode()
+        fields = {redact(str(name)): _redact_within(value) for name, value in _fields(record).items()}
+        said = (record.levelname.lower(), record.name, redact(record.getMessage()))
+        return self.write(_when(record.created), *said, fields)
 
 
-class _Text(logging.Formatter):
+class _Text(_Lines):
     """One line: when, how bad, what, and the rest as ``name=value``."""
 
+    def write(self, when: str, level: str, logger: str, message: str, fields: dict[str, Any]) -> str:
+        del logger
+        rest = " ".join(f"{name}={_quote_value(value)}" for name, value in fields.items() if value is not None)
+        line = f"{when} {level:7} {message}  {rest}".rstrip()
+        return line if line.isprintable() else "".join(char if char.isprintable() else " " for char in line)
+
     def format(self, record: logging.LogRecord) -> str:
-        rest = " ".join(f"{name}={_quote_value(value)}" for name, value in _fields(record).items() if value is not None)
-        line = f"{_when(record)} {record.levelname.lower():7} {record.getMessage()}  {rest}".rstrip()
-        return redact("".join(char if char.isprintable() else " " for char in line))
+        said = (record.levelname.lower(), record.name, record.getMessage())
+        return redact(self.write(_when(record.created), *said, _fields(record)))
+
+
+class _Handler(logging.StreamHandler[IO[str]]):
+    """Where the log goes, line by line."""
+
+    def __init__(self, stream: IO[str], lines: _Lines) -> None:
+        super().__init__(stream)
+        self.setFormatter(lines)
+        self.lines = lines
+
+    def put(self, line: str) -> None:
+        """Write a line. Where nobody can read it, nothing is to fail."""
+        with suppress(OSError, ValueError), self.lock or nullcontext():
+            self.stream.write(line + "\n")
+            self.stream.flush()
+
+
+def log_request(logger: logging.Logger, level: int, fields: dict[str, Any]) -> None:
+    """Log a request; there must be no secret in what is said of it.
+
+    Nearly all of the log is such lines: where nobody listens but the handler of ``install_logs``, a line is written
+    without the steps between a logger and its handlers.
+    """
+    match logging.root.handlers:
+        case [_Handler() as handler]:
+            name = logging.getLevelName(level).lower()
+            handler.put(handler.lines.write(_when(time.time()), name, logger.name, "request", fields))
+        case _:
+            logger.log(level, "request", extra={"fields": fields})
 
 
 def _quote_value(value: Any) -> str:

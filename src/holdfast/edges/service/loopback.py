@@ -22,6 +22,8 @@ from holdfast.edges.access.callers import read_secret
 from holdfast.edges.operations.errors import problem_response, status_of
 
 DISCONNECT: Final[Message] = {"type": "http.disconnect"}
+#: In a request's state: has the request counted now, though its work goes on.
+GIVE_UP: Final = "give_up"
 #: What a proxy adds to the requests that it passes on.
 _FORWARDING: Final = (b"forwarded", b"via", b"x-real-ip")
 

@@ -3,55 +3,46 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, Final
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Final
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.core.errors import HoldfastError
-from holdfast.edges.service.logs import redact
-from holdfast.edges.service.loopback import header, refuse
+from holdfast.edges.service.logs import log_request, redact
+from holdfast.edges.service.loopback import GIVE_UP, header, refuse
 from holdfast.edges.service.probes import PATHS
 from holdfast.telemetry import Telemetry
 
-_OPTIONS: Final = {Histogram: {"buckets": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)}}
+_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-_METRICS: Final[Mapping[str, tuple[Any, Sequence[str], str]]] = {
-    "requests": (Counter, ("method", "route", "status"), "Requests that were answered; 499: the caller left before."),
-    "request_seconds": (Histogram, ("method", "route"), "How long requests took, until the end of their answer."),
-    "requests_in_flight": (Gauge, (), "Requests that are being answered."),
-}
-
-
 class Traffic:
-    """Counts requests by route, in a registry of its own. Labels have few values, whatever callers send."""
+    """Counts requests by route, in plain numbers: Prometheus's form is made of them when it asks.
+
+    Labels have few values, whatever callers send. Only the thread of the loop counts.
+    """
 
     def __init__(self) -> None:
+        self.store_up = False
+        """Whether the store's metrics could be read."""
+        self.rate_callers: Callable[[], int] = lambda: 0
+        self._inside = 0
+        self._requests: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self._seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * (len(_BOUNDS) + 1))
         self.registry = CollectorRegistry(auto_describe=False)
-        self.store_up = Gauge("holdfast_store_up", "1 if the store's metrics could be read.", registry=self.registry)
-        info = Gauge("holdfast_info", "1, with the version as a label.", ["version"], registry=self.registry)
-        info.labels(__version__).set(1)
-        about = "Callers whose rate is counted: keys, and addresses without one."
-        self.rate_callers = Gauge("holdfast_rate_callers", about, registry=self.registry)
-        own = {
-            name: family(f"holdfast_http_{name}", about, labels, registry=self.registry, **_OPTIONS.get(family, {}))
-            for name, (family, labels, about) in _METRICS.items()
-        }
-        self._requests, self._seconds, in_flight = own.values()
-        self._inside = 0  # changed by the one thread of the loop
-        in_flight.set_function(lambda: self._inside)
-        self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
-        self.metrics = [*own.values(), self.store_up, info, self.rate_callers]
-        """The metrics themselves, for those who describe them."""
+        self.registry.register(self)
         prometheus_client.ProcessCollector(registry=self.registry)
 
     def begin(self) -> None:
@@ -61,14 +52,41 @@ class Traffic:
     def end(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has ended."""
         self._inside -= 1
-        counted = self._known.get((method, route, status))
-        if counted is None:
-            said = method if method in _METHODS else "other"
-            counted = self._requests.labels(said, route, str(status)), self._seconds.labels(said, route)
-            if said == method:  # of others there may be many
-                self._known[method, route, status] = counted
-        counted[0].inc()
-        counted[1].observe(seconds)
+        if method not in _METHODS:
+            method = "other"
+        self._requests[method, route, str(status)] += 1
+        times = self._seconds[method, route]
+        times[bisect_left(_BOUNDS, seconds)] += 1
+        times[-1] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """All that was counted."""
+        about = "Requests that were answered; 499: the caller left before."
+        requests = CounterMetricFamily("holdfast_http_requests", about, labels=("method", "route", "status"))
+        for labels, count in list(self._requests.items()):
+            requests.add_metric(labels, count)
+        yield requests
+        about = "How long requests took, until the end of their answer."
+        times = HistogramMetricFamily("holdfast_http_request_seconds", about, labels=("method", "route"))
+        for route, (*counts, total) in list(self._seconds.items()):
+            upto = [(_name_bound(bound), sum(counts[: at + 1])) for at, bound in enumerate(_BOUNDS)]
+            times.add_metric(route, upto, total)
+        yield times
+        yield _gauge("http_requests_in_flight", "Requests that are being answered.", self._inside)
+        yield _gauge("store_up", "1 if the store's metrics could be read.", int(self.store_up))
+        info = GaugeMetricFamily("holdfast_info", "1, with the version as a label.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
+        about = "Callers whose rate is counted: keys, and addresses without one."
+        yield _gauge("rate_callers", about, self.rate_callers())
+
+
+def _name_bound(bound: float) -> str:
+    return "+Inf" if bound == _BOUNDS[-1] else str(bound)
+
+
+def _gauge(name: str, about: str, value: int) -> Metric:
+    return GaugeMetricFamily(f"holdfast_{name}", about, value=value)
 
 
 _log = logging.getLogger("holdfast.requests")
@@ -128,71 +146,74 @@ class RequestLog:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Answer a request; its status."""
-        given = header(scope, b"x-request-id") or ""
-        request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(16)
+        given = header(scope, b"x-request-id")
+        request_id = given if given and _GIVEN.fullmatch(given) else os.urandom(16).hex()
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _Answer(send, request_id, scope["path"])
         began = self._timer()
+        scope["state"][GIVE_UP] = record = partial(self._record, scope, answer, request_id, began)
         self._traffic.begin()
-        try:
-            await self._run(scope, receive, answer)
-        finally:
-            self._record(scope, answer, request_id, self._timer() - began)
-        return answer.status or _CALLER_LEFT
-
-    async def _run(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             await self._app(scope, receive, answer.send)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log a line
-            fields = {"request_id": scope["state"]["request_id"], "route": route_of(scope)}
+            fields = {"request_id": request_id, "route": route_of(scope)}
             _log.error("a request failed unexpectedly", exc_info=problem, extra={"fields": fields})
             if answer.status is None:
                 said = HoldfastError("something failed that should not; the log has it under this request's id")
                 await refuse(scope, answer.send, said)
+        finally:
+            if GIVE_UP in scope["state"]:
+                record()
+        return answer.status or _CALLER_LEFT
 
-    def _record(self, scope: Scope, answer: _Answer, request_id: str, seconds: float) -> None:
-        status = answer.status or _CALLER_LEFT
-        route = route_of(scope)
-        self._traffic.end(scope["method"], route, status, seconds)
+    def _record(self, scope: Scope, answer: _Answer, request_id: str, began: float) -> None:
+        del scope["state"][GIVE_UP]  # it is done once
+        seconds = self._timer() - began
+        status, route, method = answer.status or _CALLER_LEFT, route_of(scope), scope["method"]
+        self._traffic.end(method, route, status, seconds)
         # Machines ask probes every few seconds; a log of them tells nothing.
         level = logging.DEBUG if route in PATHS and status < 500 else logging.INFO
-        if not _log.isEnabledFor(level):
-            return
-        fields: dict[str, Any] = {
-            "request_id": redact(request_id),
-            "method": redact(scope["method"]),
-            "route": route,
-            "status": status,
-            "ms": round(seconds * 1_000, 3),
-            "bytes": answer.length,
-            "client": scope["client"][0] if scope.get("client") else None,
-            "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # of whoever asked, if that was found out
-        }
-        entry = logging.LogRecord(_log.name, level, "", 0, "request", None, None)
-        # Without looking for who called this, which is known, and for secrets in what callers do not choose.
-        entry.__dict__.update(fields=fields, is_plain=True)
-        _log.handle(entry)
+        if _log.isEnabledFor(level):
+            if header(scope, b"x-request-id"):  # it may be the caller's
+                request_id = redact(request_id)
+            fields = {
+                "request_id": request_id,
+                "method": method if method in _METHODS else redact(method),
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1_000, 3),
+                "bytes": answer.length,
+                "client": scope["client"][0] if scope.get("client") else None,
+                "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # if it was found out who asked
+            }
+            log_request(_log, level, fields)
 
 
 class _Answer:
     """What was answered, as it went by. What an app says itself about caching and contents stays."""
 
+    __slots__ = ("_path", "_request_id", "_send", "length", "status")
+
     def __init__(self, send: Send, request_id: str, path: str) -> None:
         self._send = send
-        self._request_id = request_id.encode()
-        self._is_page = path == "/" or path.split("/", 2)[1:2] in _PAGE_FOLDERS
+        self._request_id = request_id
+        self._path = path
         self.status: int | None = None
         self.length = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = list(message.get("headers", ()))
-            said = {name.lower() for name, _ in headers}
-            headers += (*_ALWAYS, (b"x-request-id", self._request_id))
-            defaults = _OF_PAGES if self._is_page else _OF_DATA
-            headers += defaults if said <= _PLAIN else [pair for pair in defaults if pair[0] not in said]
-            message = {**message, "headers": headers}
+            headers = message.get("headers", ())
+            defaults: tuple[tuple[bytes, bytes], ...] = _OF_DATA
+            if self._path == "/" or self._path.split("/", 2)[1:2] in _PAGE_FOLDERS:
+                defaults = _OF_PAGES
+            said = {name for name, _ in headers}
+            if not said <= _PLAIN:
+                said = {name.lower() for name in said}
+                defaults = tuple(pair for pair in defaults if pair[0] not in said)
+            own = (b"x-request-id", self._request_id.encode())
+            message = {**message, "headers": [*headers, *_ALWAYS, own, *defaults]}
         else:
             self.length += len(message.get("body", b""))
         await self._send(message)

@@ -122,7 +122,7 @@ def build_service(
     elif limits.rate_per_second:
         rate = limits.rate_per_second
         buckets = Buckets(rate) if shared is None else shared.buckets(rate)
-        traffic.rate_callers.set_function(lambda: len(buckets))
+        traffic.rate_callers = lambda: len(buckets)
         app = RateLimit(app, buckets, free=(HEALTH, READY))
     return Service(api, RequestLog(ProblemPages(app), traffic, telemetry=holdfast.telemetry), limit)
 
@@ -166,7 +166,7 @@ def _write_metrics(holdfast: Holdfast, traffic: Traffic, expose: Callable[[Colle
         stored = exposition(holdfast.collector.collect_stored)
     except HoldfastError:
         stored = b""
-    traffic.store_up.set(int(bool(stored)))
+    traffic.store_up = bool(stored)
     return expose(traffic.registry) + stored
 
 

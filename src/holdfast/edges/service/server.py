@@ -32,6 +32,7 @@ _TOO_SLOW: Final = (
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # of a head that never ended
 )
 _LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_CONTINUE: Final = b"HTTP/1.1 100 "
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -98,6 +99,35 @@ class Connections:
         return type("Connection", (_Connection,), {"all": self})
 
 
+class _Answer:
+    """Where an answer is written to: its head together with the first piece of a body that is known to follow."""
+
+    __slots__ = ("_head", "_transport", "write")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.write: Callable[[bytes], None] = self._begin
+
+    def _begin(self, data: bytes) -> None:
+        if b"\r\ncontent-length: " in data:
+            self._head, self.write = data, self._go_on
+            return
+        if not data.startswith(_CONTINUE):  # the head of a stream: nobody knows when its first piece comes
+            self.write = self._transport.write
+        self._transport.write(data)
+
+    def _go_on(self, data: bytes) -> None:
+        self.write = self._transport.write
+        self.write(self._head + data)
+
+    def close(self) -> None:
+        """End the connection, if need be in the middle of an answer."""
+        if self.write == self._go_on:
+            self._go_on(b"")
+        self._transport.close()
+
+
 _Base: Any = AutoHTTPProtocol
 _COUNTS: Final = hasattr(_Base, "on_headers_complete")  # which h11's has not
 
@@ -140,6 +170,11 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
         if sum(name == b"host" for name, _ in self.headers) != 1 and self.parser.get_http_version() == "1.1":
             raise ValueError("a request names one host")
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: Any, app: ASGIApp) -> None:
+        if cycle.scope["method"] != "HEAD":  # whose answer has no body
+            cycle.transport = _Answer(self.transport)
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._unread_bytes = 0  # what follows a body is counted as a head is
