@@ -28,13 +28,14 @@ def test_what_all_texts_share_does_not_make_them_alike() -> None:
     # Two vectors that have 0.8 in common with everything, and point in opposite directions beyond that.
     common = floats(0.8, 0.8)
     own = ranking.own_length(common, 1.0)
-    close = ranking.own_shares(floats(1.0, 0.28), common, 0.8, 1.0) / own
+    close = ranking.own_cosines(floats(1.0, 0.28) / own, common / own, 0.8, 1.0)
     assert close.tolist() == pytest.approx([1.0, -1.0], abs=1e-5)
 
 
 def test_a_vector_with_nothing_of_its_own_is_close_to_nothing() -> None:
     common = floats(1.0, 0.0)
-    close = ranking.own_shares(floats(0.5, 0.0), common, 0.5, 1.0) / ranking.own_length(common, 1.0)
+    own = ranking.own_length(common, 1.0)
+    close = ranking.own_cosines(floats(0.5, 0.0) / own, common / own, 0.5, 1.0)
     assert np.isfinite(close).all()
     assert close.tolist() == pytest.approx([0, 0], abs=1e-6)
 

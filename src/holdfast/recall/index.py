@@ -26,12 +26,14 @@ from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.session_links import NONE, SessionLinks
-from holdfast.recall.vectors import Steps, add_up, cosine, pair_products, products, scales, to_steps
+from holdfast.recall.vectors import Steps, add_up, cosine, length, pair_products, products, scales, to_steps
 
 #: Slots are renumbered when more than this many, and more than a third of them, are empty.
 _SLACK: Final = 256
 #: So few new records are compared with the others one by one.
 _FEW: Final = 16
+#: Into so many parts a scope is divided to find its best.
+_PARTS: Final = 128
 #: Evidence that differs by less is equal: it is what the order of additions does to a sum of floats.
 _GRAIN: Final = 2.0**-16
 
@@ -292,52 +294,56 @@ class ScopeIndex:
         """
         visible, wanted = self._masks(options)
         passing = int(np.count_nonzero(wanted))
+        is_all = passing == len(wanted)
+        left_out = None if options.without is None else self._slots.find(options.without)
+        if left_out is not None:
+            passing -= int(wanted[left_out])
         count = min(options.top_k, passing)
         if count <= 0:
             return []
         derived = self._derived = self._derived or self._derive()
+        found = self._weigh_evidence(query, derived, None if is_all else visible, left_out)
+        total, bounded = found.total, [found.closeness, found.share]
+        if not is_all:
+            total = np.where(wanted, total, np.float32(-np.inf))
+            bounded = [np.where(wanted, each, np.float32(-1)) for each in bounded]
+        if left_out is not None:
+            total[left_out] = -np.inf
+            for each in bounded:
+                each[left_out] = -1
+        related = ranking.related(*(float(each.max()) for each in bounded), len(self))
+        best, groups = self._best_once(total, count, passing) if self._repeated else (self._best(total, count), {})
+        most = max(best[0][1], ranking.LEAST)
+        hits = []
+        for slot, much in best:
+            score = related * min(max(much / most, 0.0), 1.0)
+            if score < options.min_score:
+                break
+            shown, times = groups.get(slot, (slot, 1))
+            passage = found.best_passage(self._passages(slot)) if derived.several is not None else 0
+            parts = {**found.parts(slot), "evidence": much} if options.explain else {}
+            hits.append(Hit(self._ids[shown], score, passage, parts, int(self._columns.updated_at[shown]), times))
+        return hits
+
+    def _weigh_evidence(self, query: Query, derived: _Derived, visible: Mask | None, left_out: int | None) -> _Evidence:
+        """What speaks for each record. Those that are not ``visible`` (``None``: all are), and the one that is left
+        out, lend nothing to others.
+        """
         closeness, close = self._closeness(query.vector, derived)
         words, said, share = self._find_words(query.terms, derived)
         here = slice(None) if derived.present is None else derived.present
         weight = np.float32(ranking.word_weight(closeness[here], words[here]))
-        evidence = closeness + weight * words
-        neighbours = None
-        if derived.reach is not None:
-            seen = evidence if passing == len(evidence) else np.where(visible, evidence, np.float32(0))
-            faint = ranking.faint(evidence[here])
-            neighbours = ranking.neighbour_evidence(seen, faint, derived.near, derived.far)
-            neighbours *= derived.reach
-            evidence = evidence + neighbours
-        if passing < len(evidence):
-            evidence = np.where(wanted, evidence, np.float32(-np.inf))
-        groups: dict[int, tuple[int, int]] = {}
-        if self._repeated:
-            best, groups = self._best_once(evidence, count, wanted)
-        else:
-            best = self._best(evidence, count)
-        closest, covered = (
-            each.max() if passing == len(each) else each.max(where=wanted, initial=-1) for each in (closeness, share)
-        )
-        related = ranking.related(float(closest), float(covered), len(self))
-        most = max(best[0][1], ranking.LEAST)
-        hits = []
-        for slot, total in best:
-            passage = 0
-            if derived.several is not None:
-                part = self._passages(slot)
-                passage = int(np.argmax(close[part] + weight * said[part]))
-            parts = {}
-            if options.explain:
-                near = 0.0 if neighbours is None else float(neighbours[slot])
-                lexical = float(weight * words[slot])
-                parts = {"vector": float(closeness[slot]), "lexical": lexical, "neighbours": near, "evidence": total}
-            shown, times = groups.get(slot, (slot, 1))
-            changed = int(self._columns.updated_at[shown])
-            score = related * min(max(total / most, 0.0), 1.0)
-            if score < options.min_score:
-                break
-            hits.append(Hit(self._ids[shown], score, passage, parts, changed, times))
-        return hits
+        evidence = weight * words
+        evidence += closeness
+        if derived.reach is None:
+            return _Evidence(evidence, closeness, close, words, said, share, weight, None)
+        seen = evidence.copy() if visible is None else np.where(visible, evidence, np.float32(0))
+        if left_out is not None:
+            seen[left_out] = 0
+        faint = ranking.faint(evidence[here])
+        neighbours = ranking.neighbour_evidence(seen, faint, derived.near, derived.far)
+        neighbours *= derived.reach
+        return _Evidence(evidence + neighbours, closeness, close, words, said, share, weight, neighbours)
 
     def list_newest(self, options: SearchOptions) -> list[str]:
         """Ids of the records that ``rank`` would choose from, newest first."""
@@ -361,8 +367,6 @@ class ScopeIndex:
             return self._here.view, self._here.view
         visible: Mask = self._hidden_from.view > options.now
         visible &= self._here.view
-        if options.without is not None and (slot := self._slots.find(options.without)) is not None:
-            visible[slot] = False
         if not options.include_archived:
             visible &= self._archived_from.view > options.now
         if options.as_of is not None:
@@ -374,7 +378,7 @@ class ScopeIndex:
 
     def _sees_all(self, options: SearchOptions) -> bool:
         """Whether every record that is there is seen, and wanted."""
-        if not (options.where is None and options.without is None and options.as_of is None):
+        if not (options.where is None and options.as_of is None):
             return False
         if self._seen_until is None:
             here = self._here.view
@@ -389,7 +393,7 @@ class ScopeIndex:
         slots = len(self._ids)
         direction = to_steps(self._total.astype(np.float64))
         removed = ranking.common_share(self._embedded) if direction.any() else 0.0
-        common = self._cosines(direction)
+        common = self._multiply(direction, self._scale.view)
         own = ranking.own_length(common, removed)
         near = far = (self._links.previous.view, self._links.next.view)
         linked = np.flatnonzero(near[0] != NONE)
@@ -402,6 +406,7 @@ class ScopeIndex:
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
+        scale, common_share = self._scale.view / own, common / own
         present = passage_present = None if len(self) == slots else self._here.view
         usual = usual_passage = ranking.usual_length(self._words, len(self))
         several = None
@@ -417,23 +422,34 @@ class ScopeIndex:
             by_chance = np.where(embedded, ranking.chance(counts), np.float32(0))
             several = _Several(owner, counts.astype(np.float32), by_chance, free, own_of_sum)
         return _Derived(
-            direction, removed, common, own, usual, usual_passage, present, passage_present, several, near, far, reach
+            direction,
+            removed,
+            own,
+            scale,
+            common_share,
+            usual,
+            usual_passage,
+            present,
+            passage_present,
+            several,
+            near,
+            far,
+            reach,
         )
 
-    def _cosines(self, query: Steps) -> Floats:
-        """The cosine of each vector with another one."""
+    def _multiply(self, query: Steps, scale: Floats) -> Floats:
+        """The product of each vector, with its scale, and another one of length 1."""
         found = products(self._vectors.view, query)
-        found *= self._scale.view
-        found *= scales(query[np.newaxis])
+        found *= scale
+        found *= np.float32(1 / (length(query) or 1))
         return found
 
     def _closeness(self, query: Steps | None, derived: _Derived) -> tuple[Floats, Floats]:
         """How close each record is to the query, and each passage's cosine with it; zeros if there is none."""
         if query is None or not self._embedded or not query.any():
             return np.zeros(len(self._ids), np.float32), np.zeros(len(self._vectors), np.float32)
-        query_common = cosine(query, derived.direction)
-        shares = ranking.own_shares(self._cosines(query), derived.common, query_common, derived.removed)
-        cosines = shares / derived.own
+        dots, query_common = self._multiply(query, derived.scale), cosine(query, derived.direction)
+        cosines = ranking.own_cosines(dots, derived.common, query_common, derived.removed)
         if derived.several is None:
             return cosines, cosines
         several, first = derived.several, self._first.view
@@ -442,7 +458,7 @@ class ScopeIndex:
         if derived.passage_present is not None:
             inside = inside[derived.passage_present]
         spread = ranking.spread(inside, several.free)
-        mean = _sum(shares, first) / several.own
+        mean = _sum(cosines * derived.own, first) / several.own
         return ranking.closeness(np.maximum.reduceat(cosines, first), mean, spread * several.chance), cosines
 
     def _find_words(self, query_terms: npt.NDArray[np.uint32], derived: _Derived) -> tuple[Floats, Floats, Floats]:
@@ -472,8 +488,7 @@ class ScopeIndex:
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, those that were changed last."""
-        least = np.partition(evidence, len(evidence) - count)[len(evidence) - count] - _GRAIN
-        slots = np.flatnonzero(evidence >= least)
+        slots = np.flatnonzero(evidence >= _least_of_best(evidence, count) - _GRAIN)
         steps = np.rint(evidence[slots] / np.float32(_GRAIN))
         changed = self._columns.updated_at[slots]
         if len(slots) > 4 * count and self._slots.ascend:  # many equals
@@ -484,21 +499,21 @@ class ScopeIndex:
         return [(slot, step * _GRAIN) for step, _, _, slot in ranked]
 
     def _best_once(
-        self, evidence: Floats, count: int, wanted: Mask
+        self, evidence: Floats, count: int, rest: int
     ) -> tuple[list[tuple[int, float]], dict[int, tuple[int, int]]]:
-        """The same with one slot for each text: the one with the most evidence. Of texts that several records have,
-        by that slot: the newest record's, and how many have it.
+        """The same with one slot for each text, out of ``rest`` that count: the one with the most evidence. Of texts
+        that several records have, by that slot: the newest record's, and how many have it.
         """
         evidence, hashes, changed = evidence.copy(), self._text_hash.view, self._columns.updated_at
         groups: dict[int, tuple[int, int]] = {}
-        rest = int(np.count_nonzero(wanted))
         while True:
             best = self._best(evidence, min(count, rest))
             before = rest
             for slot, _ in best:
                 if int(hashes[slot]) not in self._repeated or slot in groups or np.isneginf(evidence[slot]):
                     continue
-                alike = np.flatnonzero((hashes == hashes[slot]) & wanted)
+                alike = np.flatnonzero(hashes == hashes[slot])
+                alike = alike[evidence[alike] > -np.inf]
                 groups[slot] = (max(alike.tolist(), key=lambda one: (changed[one], self._ids[one])), len(alike))
                 evidence[alike[alike != slot]] = -np.inf
                 rest -= len(alike) - 1
@@ -506,13 +521,45 @@ class ScopeIndex:
                 return best, groups
 
 
+class _Evidence(NamedTuple):
+    """What speaks for each record, in all and by its parts; of passages, what their vectors and their words say."""
+
+    total: Floats
+    closeness: Floats
+    close: Floats
+    words: Floats
+    said: Floats
+    share: Floats
+    """Which share of the query's words a record has."""
+    weight: np.float32
+    """Of words."""
+    neighbours: Floats | None
+
+    def best_passage(self, passages: slice) -> int:
+        """Which of a record's passages matches best."""
+        return int(np.argmax(self.close[passages] + self.weight * self.said[passages]))
+
+    def parts(self, slot: int) -> dict[str, float]:
+        """What the evidence of a record is made of."""
+        near = 0.0 if self.neighbours is None else float(self.neighbours[slot])
+        return {
+            "vector": float(self.closeness[slot]),
+            "lexical": float(self.weight * self.words[slot]),
+            "neighbours": near,
+        }
+
+
 class _Derived(NamedTuple):
     """What a search needs of the records, until one of them changes."""
 
     direction: Steps
     removed: float
-    common: Floats
     own: Floats
+    """How long what is left of each vector without the common direction is, ..."""
+    scale: Floats
+    """... what makes its steps as long as that makes it, ..."""
+    common: Floats
+    """... and its product with that direction, divided by it."""
     usual: float
     """The usual length of a record, ..."""
     usual_passage: float
@@ -565,6 +612,16 @@ def _fill_squares(square: Floats, vectors: Steps, scale: Floats, passages: Ints)
         units = vectors[theirs] * scale[theirs, np.newaxis]
         totals = np.add.reduceat(units, np.cumsum(counts) - counts)
         square[passages > 1] = np.vecdot(totals, totals)
+
+
+def _least_of_best(evidence: Floats, count: int) -> float:
+    """What the best so many have at least. Of many, the best of each of several parts are looked at: as many of these
+    as are wanted have no less than that, and few others have as much.
+    """
+    width = len(evidence) // _PARTS
+    if count <= _PARTS // 4 and width > 1:
+        evidence = evidence[: _PARTS * width].reshape(width, _PARTS).max(0)
+    return float(np.partition(evidence, len(evidence) - count)[len(evidence) - count])
 
 
 def _step(links: Ints) -> Ints:

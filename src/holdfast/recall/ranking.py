@@ -92,17 +92,16 @@ def own_length(common: Floats, removed: float, square: Floats | np.float32 = _ON
     return left
 
 
-def own_shares(dots: Floats, common: Floats, query_common: float, removed: float) -> Floats:
-    """The product of a unit query with each vector once their common direction is taken out; divided by a vector's
-    ``own_length`` it is a cosine.
+def own_cosines(dots: Floats, common: Floats, query_common: float, removed: float) -> Floats:
+    """The cosines of a unit query with vectors once their common direction is taken out, which are written to ``dots``.
 
-    ``dots`` and ``common`` are the vectors' products with the query and with the common direction.
+    ``dots`` and ``common`` are the vectors' products with the query and with the common direction, each divided by the
+    vector's ``own_length``.
     """
     query_own = math.sqrt(max(1 - removed * query_common * query_common, _LEAST_OWN))
-    share: Floats = common * np.float32(-removed * query_common)
-    share += dots
-    share *= np.float32(1 / query_own)
-    return share
+    dots -= common * np.float32(removed * query_common)
+    dots *= np.float32(1 / query_own)
+    return dots
 
 
 def chance(counts: Ints) -> Floats:

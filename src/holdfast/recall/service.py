@@ -23,7 +23,7 @@ from holdfast.recall import terms
 from holdfast.recall.arrays import Batch, no_garbage_collection, release_free_memory
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import compact, split_record
-from holdfast.recall.vectors import to_steps
+from holdfast.recall.vectors import Steps, to_steps
 
 _log = logging.getLogger("holdfast.recall")
 #: After the embedder has failed, it is not asked for so long.
@@ -89,6 +89,8 @@ class Recall:
         self._total = self._evictions = 0
         self._paused_until = 0.0
         self._reembed_after = 0.0
+        self._last: tuple[str, Steps] | None = None
+        """The text of one passage that was encoded last, and its vector: it may be asked about next."""
 
     # --- text into encodings --------------------------------------------------------------------------------------
 
@@ -105,6 +107,8 @@ class Recall:
         passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
         steps = None if vectors is None else to_steps(vectors)
+        if steps is not None and len(steps) == 1:
+            self._last = passages[0][0], steps[0]
         model, encodings, start = self.model, [], 0
         for record, texts in watch(zip(records, passages, strict=True)):
             end = start + len(texts)
@@ -116,6 +120,9 @@ class Recall:
 
     def encode_query(self, text: str) -> Query:
         """A query ready to be compared; without the embedder, by its words alone."""
+        last = self._last
+        if last is not None and last[0] == text:
+            return Query(last[1], terms.query_terms(text))
         vectors = self._vectors([text])
         return Query(None if vectors is None else to_steps(vectors[0]), terms.query_terms(text))
 
@@ -223,6 +230,7 @@ class Recall:
 
     def _drop(self, matches: Callable[[_Key], bool]) -> None:
         with self._lock:
+            self._last = None
             for key in [key for key in self._held if matches(key)]:
                 del self._held[key]
                 self._total -= self._bytes.pop(key, 0)

@@ -7,6 +7,7 @@ of steps are sums of whole numbers: exact, and the same in any order, on every m
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -64,10 +65,16 @@ def pair_products(vectors: Steps, others: Steps) -> Floats:
     return np.asarray(dot(vectors, others, out_dtype="float32"))
 
 
+def length(vector: Steps) -> float:
+    """How many steps long a vector is."""
+    wide = vector.astype(np.float64)
+    return math.sqrt(wide @ wide)
+
+
 def cosine(one: Steps, other: Steps) -> float:
     """The product of two vectors of length 1; 0 if one has no direction."""
-    pair = np.stack([one, other])
-    return float(products(pair, one)[1] * scales(pair).prod())
+    product = float(one.astype(np.float64) @ other.astype(np.float64))
+    return product / (length(one) * length(other)) if product else 0.0
 
 
 def add_up(vectors: Steps) -> npt.NDArray[np.int64]:
