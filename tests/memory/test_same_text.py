@@ -309,3 +309,20 @@ def test_a_text_that_is_there_is_not_close_to_itself(memory: MemoryManager) -> N
     assert memory.add(AGAIN, dedupe=True, similar=3)["similar"] == []
     with pytest.raises(InvalidInputError, match="similar"):
         memory.add(TEA, similar=-1)
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"])
+def test_a_text_is_embedded_once_though_similar_ones_are_looked_for(
+    holdfast: Holdfast, memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add("The user lives in Lyon.")
+    asked: list[str] = []
+    embed = holdfast.embedder.embed
+    monkeypatch.setattr(holdfast.embedder, "embed", lambda texts: (asked.extend(texts), embed(texts))[1])
+
+    (found,) = memory.add("The user lives in Leeds.", similar=3)["similar"]
+
+    assert (found["content"], asked) == ("The user lives in Lyon.", ["The user lives in Leeds."])
+    holdfast.recall.forget()
+    memory.retrieve("The user lives in Leeds.")
+    assert len(asked) == 2, "what was erased is kept nowhere"

@@ -311,7 +311,8 @@ class ScopeIndex:
             total[left_out] = -np.inf
             for each in bounded:
                 each[left_out] = -1
-        related = ranking.related(*(float(each.max()) for each in bounded), len(self))
+        closest, covered = (float(each.max()) for each in bounded)
+        related = ranking.related(closest, covered, len(self))
         best, groups = self._best_once(total, count, passing) if self._repeated else (self._best(total, count), {})
         most = max(best[0][1], ranking.LEAST)
         hits = []
@@ -406,7 +407,8 @@ class ScopeIndex:
         if thread:
             reach = ranking.openness(self._length.view) * np.float32(thread)
             far = (_step(near[0]), _step(near[1]))
-        scale, common_share = self._scale.view / own, common / own
+        scale: Floats = np.divide(self._scale.view, own)
+        common_share: Floats = common / own
         present = passage_present = None if len(self) == slots else self._here.view
         usual = usual_passage = ranking.usual_length(self._words, len(self))
         several = None
