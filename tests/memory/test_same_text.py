@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from clocks import FakeClock
 from holdfast import Holdfast, InvalidInputError, MemoryManager, QuotaExceededError
+from holdfast.ports.feed import Vectors
 
 TEA = "Ann likes green tea."
 AGAIN = "ann  LIKES green tea!"
@@ -318,7 +320,12 @@ def test_a_text_is_embedded_once_though_similar_ones_are_looked_for(
     memory.add("The user lives in Lyon.")
     asked: list[str] = []
     embed = holdfast.embedder.embed
-    monkeypatch.setattr(holdfast.embedder, "embed", lambda texts: (asked.extend(texts), embed(texts))[1])
+
+    def note(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return embed(texts)
+
+    monkeypatch.setattr(holdfast.embedder, "embed", note)
 
     (found,) = memory.add("The user lives in Leeds.", similar=3)["similar"]
 
