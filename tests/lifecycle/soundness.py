@@ -6,7 +6,7 @@ from pathlib import Path
 
 import raw
 from holdfast import Holdfast
-from holdfast.core.records import COUNT_BITS
+from holdfast.core.records import COUNT_BITS, Subject
 
 
 def objects_of(holdfast: Holdfast) -> set[str]:
@@ -71,6 +71,11 @@ def check_cold(holdfast: Holdfast) -> None:
     assert short == [], "an object holds more, or less, than the records that lie in it"
     lost = raw.rows(holdfast, "SELECT id FROM records WHERE pack IS NOT NULL AND pack NOT IN (SELECT no FROM packs)")
     assert lost == []
+    whose = "SELECT packs.no, subjects.subject FROM packs JOIN subjects ON subjects.no = packs.subject"
+    for number, subject in raw.rows(holdfast, whose):
+        inside = holdfast.services.archives.contents(Subject.parse(subject), number) or {}
+        members = {row[0] for row in raw.rows(holdfast, f"SELECT id FROM records WHERE pack = {int(number)}")}  # noqa: S608
+        assert inside.keys() == members, "an object has what was deleted, or lacks what was not"
 
 
 def check_settled(holdfast: Holdfast) -> None:
@@ -79,6 +84,9 @@ def check_settled(holdfast: Holdfast) -> None:
     assert raw.rows(holdfast, "SELECT id FROM sessions WHERE state = 'deleting'") == []
     assert raw.rows(holdfast, "SELECT id FROM rules WHERE pending IS NOT NULL") == []
     assert raw.rows(holdfast, "SELECT id FROM registry WHERE unfinished IS NOT NULL") == []
+    for table in ("versions", "derivations"):
+        left = f"SELECT key FROM {table} WHERE key NOT IN (SELECT key FROM records)"  # noqa: S608 - a name of our own
+        assert raw.rows(holdfast, left) == [], "something is left of a memory that was deleted"
     orphans = "SELECT key FROM history WHERE key >> 24 NOT IN (SELECT no FROM sessions)"
     assert raw.rows(holdfast, orphans) == []
     check_cold(holdfast)
