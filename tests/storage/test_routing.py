@@ -22,6 +22,7 @@ from clocks import FakeClock, wait_until
 from holdfast import Holdfast, MemoryManager
 from holdfast.storage.postgres import connect
 from holdfast.storage.postgres.connect import BY_SUBJECT
+from holdfast.storage.postgres.transactions import STATEMENTS
 from holdfast.storage.relational.database import Migration, migrations
 
 PARTITIONS = 8
@@ -31,6 +32,23 @@ TOUCHED = (
     r"FROM pg_stat_user_tables WHERE relname ~ '_part_\d$'"
 )
 _PLANNED = re.compile(rb"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
+#: What a sweep asks about all users, and what it changes of all of them: windows of conversations that are over.
+ACROSS = {
+    "dues.binned",
+    "dues.census",
+    "dues.due",
+    "dues.session_census",
+    "dues.sessions_binned",
+    "dues.sessions_due",
+    "figures.holdings",
+    "figures.totals",
+    "packs.unsettled",
+    "sessions.behind",
+    "sessions.end_expired",
+    "sessions.messages_to_purge",
+    "versions.too_many",
+    "versions.too_old",
+}
 ME, BOT, TALK = "ann", "travel_agent", "sess_1"
 
 
@@ -200,3 +218,22 @@ def test_what_concerns_one_user_is_asked_of_one_partition(
     touched = {name for name in after if after[name] > before[name]}
     assert touched, "nothing was counted"
     assert {name for name in touched if name[-1] not in mine} == set()
+
+
+def test_a_sweep_of_many_users_changes_and_locks_each_by_statements_of_its_own(
+    store: Store, sent: dict[bytes, Any]
+) -> None:
+    with store.open() as holdfast:
+        holdfast.policies.set("long_term", archive_after_days=10, delete_after_days=20, confirm=True)
+        sent.clear()
+        done = []
+        for _ in range(3):  # archived, sent to the bin, deleted for good
+            store.clock.advance(days=16)
+            done.append(holdfast.sweep(confirm=True).counts)
+        plans = {text: store.partitions_of(text, values) for text, values in list(sent.items()) if _PLANNED.match(text)}
+
+    assert all(any(counts[action] >= 4 for counts in done) for action in ("archive", "recycle", "delete")), done
+    names = {statement.text: name for name, statement in STATEMENTS.items()}
+    assert {names[text] for text, found in plans.items() if len(found) > 1} == ACROSS
+    locking = [name for name in ACROSS if b" FOR " in STATEMENTS[name].text.upper()]
+    assert locking == []
