@@ -15,6 +15,8 @@ Proof = tuple[bytes, bytes]
 #: For each obligation, the sentence of the documentation that claims it, and where that is.
 Claims = Mapping[str, tuple[str, str]]
 
+#: What every adapter has.
+REQUIRED: Final = ("add", "search", "get", "delete", "erase_user", "places")
 #: The adapters that are here, by what people call the systems.
 SYSTEMS: Final = {
     "holdfast": "holdfast_prove.systems.holdfast_stores:HoldfastOnSqlite",

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdfast_prove.adapter import load
+from holdfast_prove.adapter import REQUIRED, load
 from holdfast_prove.elsewhere import Elsewhere
 from holdfast_prove.traces import deleted_bytes, erased_user
 from holdfast_prove.trial import BrokenError, Record, Trial, new_mark, new_user
@@ -197,6 +197,8 @@ def other_users(trial: Trial) -> None:
     names = [f"{user_id}1", f"{user_id}-1", user_id[:-1], f"x{user_id}", user_id.upper(), f"{user_id}_"]
     theirs = [Record(name, trial.store.add(name, gone.text), gone.text, gone.mark) for name in names]
     theirs += [trial.add(name) for name in names]
+    for record in theirs:
+        trial.check_kept(record, "before anybody is erased")
     trial.store.delete(user_id, gone.id)
     trial.add(user_id)
     trial.store.erase_user(user_id)
@@ -333,6 +335,8 @@ def _open(name: str, kind: type[Any], folder: Path, stack: ExitStack) -> Trial:
     except Exception as problem:
         raise LookupError(f"{name} cannot be opened: {type(problem).__name__}: {problem}") from problem
     stack.callback(_close, trial)
+    if missing := [method for method in REQUIRED if not trial.has(method)]:
+        raise LookupError(f"{name} lacks {', '.join(missing)}: an adapter has {', '.join(REQUIRED)}")
     return trial
 
 

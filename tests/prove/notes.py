@@ -243,3 +243,13 @@ def _vector(text: str) -> list[float]:
 
 def _pack(text: str) -> bytes:
     return struct.pack("<64f", *_vector(text))
+
+
+class Unfinished:
+    """Not an adapter yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, user_id: str, text: str) -> str:
+        return f"{self._folder} {user_id} {text}"

@@ -74,6 +74,11 @@ def test_what_is_missing_is_not_claimed_and_never_failed(tmp_path: Path) -> None
     assert set(results.values()) == {HOLDS, NOT_CLAIMED}
 
 
+def test_an_adapter_without_one_of_the_six_methods_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="lacks search, get, delete, erase_user, places: an adapter has add, search"):
+        next(prove("prove.notes:Unfinished", tmp_path))
+
+
 def test_without_places_no_byte_is_claimed(tmp_path: Path) -> None:
     results = run("Alone", tmp_path, "no places")
     assert FAILS not in results.values()
