@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from holdfast.core.values import DAY, SECOND
 from holdfast.lifecycle import archive, bulk_delete, recycle_bin
 from holdfast.lifecycle.clock import ClockWatch
 from holdfast.lifecycle.schedule.schedule import JOBS
-from holdfast.lifecycle.sweeping import batches, due
+from holdfast.lifecycle.sweeping import batches, due, sweep
 from holdfast.lifecycle.sweeping.due import is_too_much
 from holdfast.lifecycle.sweeping.plan import Plan, Report
 from holdfast.storage.relational import rules
@@ -54,6 +55,27 @@ def fill(holdfast: Holdfast, clock: FakeClock, users: int = 3) -> None:
     clock.advance(days=300)
     for n in range(users):
         holdfast.manager(f"user_{n}", "agent_0").add("young", "long_term")
+
+
+# --- beside others ----------------------------------------------------------------------------------------------------
+
+
+def test_threads_take_shorter_turns_while_a_sweep_goes_on(
+    holdfast: Holdfast, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(holdfast, clock, users=1)
+    before, turns = sys.getswitchinterval(), list[float]()
+    flush = batches.Batches.flush
+
+    def watch(one: batches.Batches) -> None:
+        turns.append(sys.getswitchinterval())
+        with sweep.TURNS:  # another sweep, which ends before this one
+            flush(one)
+        turns.append(sys.getswitchinterval())
+
+    monkeypatch.setattr(batches.Batches, "flush", watch)
+    swept(holdfast)
+    assert max(turns) < 0.001 <= before == sys.getswitchinterval()
 
 
 # --- dry runs ----------------------------------------------------------------------------------------------------------
