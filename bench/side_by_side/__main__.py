@@ -2,7 +2,8 @@
 
 python -m bench.side_by_side                      # 1,000 and 10,000 facts; make bench
 python -m bench.side_by_side --sizes 1000 --only Holdfast Chroma
-python -m bench.side_by_side --growth             # Holdfast alone at 1,000, 10,000 and 100,000; make bench-full
+python -m bench.side_by_side --growth             # Holdfast alone, at 100,000 facts and beside others; make bench-full
+python -m bench.side_by_side --page               # write the page again, of what was measured before
 
 Each system runs in a process of its own; the peers' Python is that of ``.venv-peers`` (``make peers``). What was
 measured is kept in ``bench/data/side_by_side.json``; systems that did not run this time keep their figures.
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,22 +32,27 @@ ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "bench" / "data" / "side_by_side.json"
 PEERS: Final = Path(os.environ.get("HOLDFAST_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
 SIZES: Final = (1_000, 10_000)
+#: A user's facts where Holdfast is alone, and how many facts others have beside a user with the least of these.
 GROWTH: Final = (1_000, 10_000, 100_000)
+OTHERS: Final = (10_000, 100_000, 1_000_000)
+#: Others' facts are not measured, and may take this many seconds.
+_PATIENCE: Final = 900
 
 
-def run(name: str, size: int, vectors: Path, database: str) -> dict[str, Any]:
-    """What a system did with a store of some size; why not, if it could not be run at all."""
+def run(name: str, size: int, vectors: Path, database: str, others: int = 0) -> dict[str, Any]:
+    """What a system did with a user's facts, beside those of others; why not, if it could not be run at all."""
     python = sys.executable if name.startswith("Holdfast") else str(PEERS)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        command = [python, "-W", "ignore", "-m", "bench.side_by_side.scenarios", name, str(size), folder, str(vectors)]
+        asked = [name, str(size), folder, str(vectors), str(others)]
+        command = [python, "-W", "ignore", "-m", "bench.side_by_side.scenarios", *asked]
         environment = {**os.environ, DATABASE: database, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env=environment
             )
             try:
-                out, _ = process.communicate(timeout=(LIMIT + 5) * len(SCENARIOS))
+                out, _ = process.communicate(timeout=(LIMIT + 5) * len(SCENARIOS) + (_PATIENCE if others else 0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, _ = process.communicate()
@@ -64,21 +71,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", help=f"facts of the user (default: {SIZES})")
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, help="only these; the others keep their figures")
-    parser.add_argument("--growth", action="store_true", help="Holdfast alone, at three sizes")
+    parser.add_argument("--growth", action="store_true", help="Holdfast alone, at three sizes of a user and of a store")
+    parser.add_argument("--others", type=int, nargs="+", help=f"with --growth, facts of others (default: {OTHERS})")
+    parser.add_argument("--page", action="store_true", help="measure nothing")
     asked = parser.parse_args()
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    if not asked.page:
+        _measure(asked, kept)
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    page.write(ROOT / "docs", kept)
+
+
+def _measure(asked: argparse.Namespace, kept: dict[str, Any]) -> None:
+    """Fill in what was asked for."""
     sizes = asked.sizes or (GROWTH if asked.growth else SIZES)
     systems = asked.only or (["Holdfast", "Holdfast (PostgreSQL)"] if asked.growth else list(SYSTEMS))
-    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as vectors, postgres() as server:
+    stores = [(size, 0) for size in sizes]
+    stores += [(min(sizes), others) for others in asked.others or OTHERS] if asked.growth else []
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as vectors, postgres(durable=True) as server:
         write_vectors(Path(vectors), max(sizes))
-        for size in sizes:
+        for size, others in stores:
             for name in systems:
-                print(f"{name}, {size:,} facts ...", flush=True)
-                found = run(name, size, Path(vectors), server.new_database())
-                kept.setdefault(str(size), {})[name] = found
-                print(page.summarize(found), flush=True)
-    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    page.write(ROOT / "docs", kept)
+                print(f"{name}, {size:,} facts{f' beside {others:,} of others' if others else ''} ...", flush=True)
+                begun = time.monotonic()
+                found = run(name, size, Path(vectors), server.new_database(), others)
+                found["is_durable"] = server.durable
+                kept.setdefault(f"{size} of {size + others}" if others else str(size), {})[name] = found
+                print(f"{page.summarize(found)}; {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

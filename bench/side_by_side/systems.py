@@ -30,6 +30,8 @@ class System:
     """A store in a folder, with one user's facts."""
 
     packages: ClassVar[tuple[str, ...]] = ()
+    does: ClassVar[str] = ""
+    """What it does, and what not, as the page says it."""
     is_shared = True
     """Several processes may have it open."""
 
@@ -69,6 +71,10 @@ class System:
 class Holdfast(System):
     """Holdfast on its embedded engine."""
 
+    does = (
+        "SQLite, each write synced to the disk; searches vectors and words; a delete can be undone for 15 days "
+        "and is in the audit chain, delete all is an erasure with a certificate"
+    )
     packages = ()
     url: str | None = None
 
@@ -143,6 +149,8 @@ class _Vectors:
 class HoldfastOnPostgres(Holdfast):
     """Holdfast on PostgreSQL."""
 
+    does = "the same on PostgreSQL"
+
     def open(self) -> None:
         self.url = os.environ[DATABASE]
         super().open()
@@ -154,6 +162,7 @@ class HoldfastOnPostgres(Holdfast):
 class Mem0(System):
     """mem0 with a local Qdrant and ``infer=False``."""
 
+    does = "local Qdrant, `infer=False`: no model is asked; searches vectors; one process at a time"
     packages = ("mem0ai", "qdrant-client")
     is_shared = False
 
@@ -212,6 +221,7 @@ class _Mem0Vectors:
 class Chroma(System):
     """Chroma with a persistent client: one collection, in which each item names its user."""
 
+    does = "a persistent client; searches vectors; each item names its user"
     packages = ("chromadb",)
 
     def open(self) -> None:
@@ -260,6 +270,7 @@ class Chroma(System):
 class LangGraphInMemory(System):
     """LangGraph's store in memory, a namespace for each user."""
 
+    does = "vectors in the process's memory; nothing is written to a disk"
     packages = ("langgraph-checkpoint",)
     is_shared = False
     ttl: ClassVar[Any] = {"refresh_on_read": False, "omit_expired": True}
@@ -311,6 +322,7 @@ class LangGraphInMemory(System):
 class LangGraphOnSqlite(LangGraphInMemory):
     """LangGraph's store in a file of SQLite; without vectors, where Python's sqlite3 loads no extensions."""
 
+    does = "SQLite; without vectors, because this Python's sqlite3 loads no extensions: it lists what passes the filter"
     packages = ("langgraph-checkpoint-sqlite",)
     is_shared = True
 
@@ -337,6 +349,7 @@ class LangGraphOnSqlite(LangGraphInMemory):
 class LangGraphOnPostgres(LangGraphOnSqlite):
     """LangGraph's store in PostgreSQL with pgvector."""
 
+    does = "PostgreSQL with pgvector; searches vectors; a delete is for good"
     packages = ("langgraph-checkpoint-postgres",)
 
     def make(self, index: Any) -> Any:
@@ -352,6 +365,7 @@ class LangGraphOnPostgres(LangGraphOnSqlite):
 class Inspeximus(System):
     """inspeximus with its own ranking by words."""
 
+    does = "a JSON file; ranks by words of its own"
     packages = ("inspeximus",)
 
     def open(self) -> None:
@@ -381,6 +395,7 @@ class Inspeximus(System):
 class SqliteVec(System):
     """A table of texts and one of ``sqlite-vec``, written by hand: what somebody does without a library."""
 
+    does = "two tables and no library: texts, and vectors in `vec0`; each write synced to the disk"
     packages = ("sqlite-vec", "apsw")
 
     def open(self) -> None:
@@ -449,6 +464,7 @@ class SqliteVec(System):
 class Floor(System):
     """The least that anyone can do: append a line and sync it; one product of the question with all vectors."""
 
+    does = "the least that anyone can do: one synced append; one product with all vectors"
     packages = ("numpy",)
     is_shared = False
 

@@ -63,14 +63,22 @@ def test_the_page_shows_figures_failures_and_growth(tmp_path: Path) -> None:
     whole |= {"delete_all": {"p50": 5.0, "left": 7, "of": 200}, "expiry": {"late": None, "readable": True}}
     broken = {"versions": "mem0ai 1", "fill": {"failed": "it is not installed"}}
     slow = {**whole, "recall": {"stopped": "over 60 s"}}
-    kept = {str(size): {"Holdfast": whole, "mem0": broken, "Chroma": slow} for size in (1_000, 10_000, 100_000)}
+    quick = {**whole, "delete": {**MEASURED, "p50": 1.0}}
+    beside = {"Holdfast": whole, "mem0": broken, "Chroma": slow, "sqlite-vec by hand": quick}
+    kept = {str(size): beside for size in (1_000, 10_000, 100_000)}
+    kept |= {f"1000 of {others}": {"Holdfast": whole} for others in (11_000, 101_000, 1_001_000)}
     page.write(tmp_path, kept)
     text = (tmp_path / "benchmarks.md").read_text()
-    assert "| Holdfast | 9,000 | 2.00 | 2.00 |" in text
-    assert "| Chroma | 9,000 | 2.00 | stopped |" in text
+    assert "| Holdfast | 2.00 (4.00) | 2.00 (4.00) |" in text
+    assert "| Holdfast | 9,000 | – | 9 | 5 | – | 2 |" in text
+    assert "| Chroma | 2.00 (4.00) | stopped |" in text
+    assert "| mem0 | failed | failed |" in text
     assert "mem0 failed: it is not installed" in text
+    assert "| 1,000 | Holdfast: delete, ms | 2.00 | sqlite-vec by hand 1.00 |" in text
+    assert "Holdfast: add, ms | 2.00 |" not in text
     assert "| Holdfast | 7 | never | 3 |" in text
-    assert "| Holdfast: recall, ms | 2.00 | 2.00 | 2.00 | 0.00 |" in text
+    assert text.count("| Holdfast: recall | 2.00 | 2.00 | 2.00 | 0.00 |") == 2
+    assert "| 11,000 | 101,000 | 1,001,000 | exponent |" in text
     assert (tmp_path / "img" / "side_by_side_1000.svg").stat().st_size > 1_000
 
 
@@ -78,3 +86,10 @@ def test_every_system_can_be_filled_and_asked() -> None:
     for system in SYSTEMS.values():
         assert system.recall is not System.recall
         assert system.add is not System.add
+        assert system.does
+
+
+def test_calls_are_timed_until_all_are_made_or_it_took_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scenarios.timed(lambda _item: None, range(100), warm=5)["calls"] == 95
+    monkeypatch.setattr(scenarios, "_ENOUGH", 0.0)
+    assert scenarios.timed(lambda _item: None, range(100), warm=5)["calls"] == scenarios._LEAST
