@@ -200,9 +200,12 @@ def test_what_is_json_is_not_refused(service: Connection) -> None:
     metadata = {"metadata": 5, "content": None, "at": [1.5, True, {"a": "é"}]}
     kept = memory.add("md", metadata=metadata)["memory_id"]
     assert memory.get(kept)["metadata"] == metadata
-    assert memory.list_memories(filters={"metadata.metadata": {5, 6}, "created_at": {"gte": START}}) != []
-    memory.short_term.add_messages(({"role": "user", "content": "", "timestamp": START},))
-    memory.entity.add("Joe", attributes={"metadata": 5, "content": 7}, since=START)
+    assert (
+        memory.list_memories(filters={"metadata.metadata": {5, 6}, "created_at": {"gte": START.replace(year=2001)}})
+        != []
+    )
+    memory.short_term.add_messages(({"role": "user", "content": "", "timestamp": CLOCK.now},))
+    memory.entity.add("Joe", attributes={"metadata": 5, "content": 7}, since=CLOCK.now)
     memory.episodic.record_episode("t", messages=[{"metadata": 5, "content": {"a": 1}}])
 
 
