@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from mcp_clients import MODES, answer, error, run
 
 COMMAND = [sys.executable, "-m", "holdfast.edges.cli", "mcp"]
 ADD = {"content": "Likes tea"}
+DEEP: Any = reduce(lambda inner, _: {"a": inner}, range(300), {})
 
 
 @asynccontextmanager
@@ -90,6 +92,8 @@ def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) ->
         request(3, "tools/call", name="memory_add", arguments=ADD),
         request(4, "no/such/method"),
         request(5, "tools/call", name="memory_get", arguments=[1]),
+        request(7, "tools/call", name="memory_add", arguments={"content": "\ud800 lone"}),
+        request(8, "tools/call", name="memory_add", arguments={**ADD, "metadata": DEEP}),
         request(6, "ping"),
     ]
     answers: dict[Any, dict[str, Any]] = {}
@@ -104,7 +108,7 @@ def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) ->
         assert server.stderr is not None
         server.stdin.write(b"".join(lines))
         server.stdin.flush()
-        while not answers.keys() >= {0, 2, 3, 4, 5, 6}:
+        while not answers.keys() >= {None, 0, 1, 2, 3, 4, 5, 6, 7, 8}:
             message = json.loads(server.stdout.readline())
             assert message["jsonrpc"] == "2.0"
             answers[message.get("id")] = message
@@ -117,6 +121,8 @@ def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) ->
     assert "error" in answers[4]
     assert "error" in answers[5]
     assert answers[6]["result"] == {}
+    assert [answers[one]["error"]["code"] for one in (None, 1, 7, 8)] == [-32700, -32600, -32700, -32700]
+    assert "the request cannot be read" in answers[7]["error"]["message"]
     with Holdfast.open(home=home) as holdfast:
         assert holdfast.manager("alice", "mcp").count_memories() == 1
 

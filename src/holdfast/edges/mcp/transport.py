@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,8 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -174,8 +177,40 @@ def _end_on_interrupt() -> Iterator[None]:
 
 
 async def _run_stdio(server: Server[Any]) -> None:
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
+        onward, readable = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        group.start_soon(_read_stdio, incoming, onward, outgoing)
+        await server.run(readable, outgoing, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _read_stdio(incoming: Any, onward: Any, outgoing: Any) -> None:
+    """Pass on what comes in. What cannot be read is answered here: the SDK would say nothing, and its caller wait."""
+    async with onward:
+        async for message in incoming:
+            if isinstance(message, Exception):
+                await outgoing.send(SessionMessage(_refuse_unreadable(message)))
+            else:
+                await onward.send(message)
+
+
+def _refuse_unreadable(problem: Exception) -> types.JSONRPCError:
+    """The answer to what is no request, with the id that it has nevertheless."""
+    wrong: Any = problem.errors()[0] if isinstance(problem, ValidationError) else {"type": "", "input": "", "msg": ""}
+    given = wrong["input"]
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            given = None
+    number = given.get("id") if isinstance(given, dict) else None
+    code = types.PARSE_ERROR if wrong["type"] == "json_invalid" else types.INVALID_REQUEST
+    message = f"the request cannot be read ({wrong['msg']}); send JSON of whole characters that is not nested too deep"
+    return types.JSONRPCError(
+        jsonrpc="2.0",
+        id=number if isinstance(number, str | int) and not isinstance(number, bool) else None,
+        error=types.ErrorData(code=code, message=message),
+    )
 
 
 class McpApp:
