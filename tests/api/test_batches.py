@@ -22,6 +22,7 @@ from homes import ENGINES
 
 WHO = {"user_id": "alice", "agent_id": "guide"}
 LINES = {"Content-Type": "application/x-ndjson"}
+JSON = {"Content-Type": "application/json"}
 IN_LINES = {"Accept": "application/x-ndjson"}
 
 
@@ -70,13 +71,34 @@ def test_each_item_has_a_result_of_its_own_and_what_fails_keeps_no_other_from_be
     assert contents(holdfast) == ["Ann likes tea."]
 
 
-def test_a_batch_is_bounded_and_one_that_is_misspelt_does_nothing(client: Client, holdfast: Holdfast) -> None:
-    assert client.post("/v1/batch", {"items": []}).status_code == 422
-    assert client.post("/v1/batch", {"items": [add("tea")] * (MAX_ITEMS + 1)}).status_code == 422
-    answer = client.post("/v1/batch", {"items": [add("tea"), {"operation": "erase_user", "input": {}}]})
-    assert answer.status_code == 422
-    assert "add_memory" in answer.json()["detail"]
+def test_a_batch_is_bounded_and_a_list(client: Client, holdfast: Holdfast) -> None:
+    for wrong in ([], [add("tea")] * (MAX_ITEMS + 1), "tea", {"a": add("tea")}, None):
+        assert client.post("/v1/batch", {"items": wrong}).status_code == 422
+    assert client.post("/v1/batch", [add("tea")]).status_code == 422
+    assert client.post("/v1/batch", {"items": [add("tea")], "more": 10**40}).status_code == 422
     assert contents(holdfast) == []
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_an_item_that_cannot_be_read_keeps_no_other_from_being_done(
+    client: Client, holdfast: Holdfast, lines: bool
+) -> None:
+    items: list[Any] = [
+        {"operation": "erase_user", "input": {}},
+        add("half \ud800"),
+        add("coffee", metadata={"n": 10**40}),
+        {"operation": "add_memory"},
+        "tea",
+        None,
+        add("milk", metadata=json.loads('{"a":' * 90 + "1" + "}" * 90)),
+        add("tea"),
+    ]
+    body, headers = (as_lines(items), LINES) if lines else (json.dumps({"items": items}), JSON)
+    answer = client.request("POST", "/v1/batch", content=body, headers=headers)
+    found = read_lines(answer.text) if lines else answer.json()["items"]
+    assert [one["status"] for one in found] == [422] * 7 + [201]
+    assert "add_memory" in found[0]["problem"]["detail"], "it says which operations there are"
+    assert contents(holdfast) == ["tea"]
 
 
 def test_what_a_batch_may_have_is_about_one_memory_and_ends_soon() -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from mcp_clients import MODES, answer, error, run
 
 COMMAND = [sys.executable, "-m", "holdfast.edges.cli", "mcp"]
 ADD = {"content": "Likes tea"}
-DEEP: Any = reduce(lambda inner, _: {"a": inner}, range(300), {})
+DEEP: Any = json.loads('{"a":' * 300 + "1" + "}" * 300)
 
 
 @asynccontextmanager

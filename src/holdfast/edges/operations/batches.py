@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, WrapValidator, model_validator
 
 from holdfast.core.clock import watch
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.conversations import sessions
 from holdfast.edges.operations.errors import FormError, form_error, publish
 from holdfast.edges.operations.memories import WHO, memories
-from holdfast.edges.operations.models import MEMORY_ID, Input, example
+from holdfast.edges.operations.models import MEMORY_ID, Input, check_json, example
 from holdfast.edges.operations.operation import CALLER, READ, Group
 from holdfast.edges.operations.outputs import ListOf
 
@@ -50,7 +50,16 @@ class Batch(Input):
         }
     )
 
-    items: list[BatchItem] = Field(min_length=1, max_length=MAX_ITEMS, description="The operations.")
+    items: list[Annotated[BatchItem, WrapValidator(lambda given, _check: given)]] = Field(
+        min_length=1, max_length=MAX_ITEMS, description="The operations. One that cannot be read is its own failure."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_json(cls, given: Any) -> Any:
+        """Each item is checked by itself."""
+        check_json({**given, "items": []} if isinstance(given, dict) else given)
+        return given
 
 
 class _Problem(TypedDict):
@@ -96,14 +105,15 @@ def run_batch(gate: Gate, asked: Batch, once: Once | None) -> ListOf[ItemResult]
     return {"items": [run_item(gate, item, number, once) for number, item in enumerate(watch(asked.items))]}
 
 
-def run_item(gate: Gate, item: BatchItem, number: int, once: Once | None = None) -> ItemResult:
-    """Carry out one item of a batch; what became of it."""
-    operation = _OPERATIONS[item.operation]
+def run_item(gate: Gate, given: object, number: int, once: Once | None = None) -> ItemResult:
+    """Carry out one item of a batch, as it came; what became of it."""
 
     def work() -> ItemResult:
-        return {"status": operation.status, "result": operation.bind(gate, read_item(item.input, operation.inputs))()}
+        return {"status": operation.status, "result": operation.bind(gate, _read(item.input, operation.inputs))()}
 
     try:
+        item = _read(given, BatchItem)
+        operation = _OPERATIONS[item.operation]
         return work() if once is None or operation.right is READ else once(number, item, work)
     except Exception as problem:  # noqa: BLE001 - the edge: whatever fails is the result of this item
         return describe_failure(problem)
@@ -118,7 +128,7 @@ def describe_failure(problem: Exception) -> ItemResult:
     return {"status": known.status, "problem": said}
 
 
-def read_item(given: object, model: type[_Input]) -> _Input:
+def _read(given: object, model: type[_Input]) -> _Input:
     """What a part of a batch takes, from JSON; ``FormError`` if it has another form."""
     try:
         return model.model_validate(given)

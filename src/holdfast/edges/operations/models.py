@@ -30,6 +30,20 @@ _T = TypeVar("_T")
 Place = list[str | int]
 
 
+def check_json(given: Any) -> Any:
+    """Refuse what Python's reader lets through and JSON, or a store, cannot hold."""
+    if isinstance(given, bytes):  # a body that is not declared as JSON comes as bytes
+        raise PydanticCustomError(NOT_JSON, SEND_JSON)
+    problem = json_problem(given)
+    if problem is not None:
+        raise ValueError(problem)
+    try:
+        orjson.dumps(given)
+    except TypeError as wrong:
+        raise ValueError("it has a lone surrogate, which is not a character") from wrong
+    return given
+
+
 class Input(BaseModel):
     """What an operation takes. Nothing in it is converted: 0 is not false, and "5" is not 5."""
 
@@ -38,17 +52,7 @@ class Input(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_json(cls, given: Any) -> Any:
-        """Refuse what Python's reader lets through and JSON, or a store, cannot hold."""
-        if isinstance(given, bytes):  # a body that is not declared as JSON comes as bytes
-            raise PydanticCustomError(NOT_JSON, SEND_JSON)
-        problem = json_problem(given)
-        if problem is not None:
-            raise ValueError(problem)
-        try:
-            orjson.dumps(given)
-        except TypeError as wrong:
-            raise ValueError("it has a lone surrogate, which is not a character") from wrong
-        return given
+        return check_json(given)
 
     def to_arguments(self, *besides: str) -> dict[str, Any]:
         """What was given, as named arguments of a verb; without the fields that are named here."""

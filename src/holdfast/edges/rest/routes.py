@@ -23,9 +23,9 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from holdfast.core.access import Right
-from holdfast.core.errors import HoldfastError, InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
+from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.access.callers import Callers
-from holdfast.edges.operations.batches import BatchItem, ItemResult, describe_failure, read_item, run_item
+from holdfast.edges.operations.batches import ItemResult, describe_failure, run_item
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import MAX_PAGE, Input, Paged
@@ -267,12 +267,10 @@ def describe_file(operation: Operation, asked: Input) -> dict[str, str]:
 def _run_line(caller: Caller, number: int, line: bytes) -> ItemResult:
     """Carry out the item that stands on a line."""
     try:
-        item = read_item(json.loads(line), BatchItem)
-    except (ValueError, RecursionError, HoldfastError) as wrong:
-        if not isinstance(wrong, HoldfastError):
-            wrong = InvalidInputError("the line is not JSON; send one item on each line, as JSON in UTF-8")
-        return describe_failure(wrong)
-    return run_item(caller.gate, item, number, caller.once)
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        return describe_failure(InvalidInputError("the line is not JSON; send one item on each line, as JSON in UTF-8"))
+    return run_item(caller.gate, given, number, caller.once)
 
 
 # --- checks before a request is read ----------------------------------------------------------------------------------
