@@ -162,6 +162,16 @@ def test_a_memory_is_shown_deleted_and_restored_as_it_was(shell: Shell) -> None:
     assert shell.json("get", memory_id, "-u", "alice") == before
 
 
+def test_what_was_deleted_says_how_it_comes_back(shell: Shell) -> None:
+    one, kept = (shell.json("add", text, "-u", "alice")["memory_id"] for text in ("Likes tea", "Has the flu"))
+    assert shell.ok("delete", one, "-u", "alice") == f"Recycled {one}; holdfast restore brings it back.\n"
+    said = " ".join(shell.ok("delete", kept, "-u", "alice", "--keep-out").split())
+    assert f"holdfast restore brings it back after holdfast kept-out lift {kept}." in said
+    assert shell("restore", kept, "-u", "alice").exit_code != 0
+    shell.ok("kept-out", "lift", kept, "-u", "alice")
+    shell.ok("restore", kept, "-u", "alice")
+
+
 def test_a_memory_for_people_has_its_content_whole_and_no_way_to_steer_the_terminal(shell: Shell) -> None:
     text = "First line\nsecond \x1b[31mline [bold]" + " and more" * 50
     memory_id = shell.ok("add", text, "-u", "alice", "-q").strip()

@@ -226,9 +226,10 @@ def check_content(
     if not may_be_empty and (not content or content.isspace()):
         raise InvalidContentError(f"{what} cannot be empty; give a text")
     if len(content) > max_bytes or _utf8_size(content, InvalidContentError, what) > max_bytes:
+        advice = "split it, or keep the document elsewhere and remember a summary with a link"
         raise InvalidContentError(
             f"{what} of {len(content):,} characters is too large (max: {max_bytes:,} bytes); "
-            "split it, or keep the document elsewhere and remember a summary with a link"
+            f"{advice if what == 'content' else 'shorten it'}"
         )
     if "\x00" in content:
         at = content.index("\x00")

@@ -21,7 +21,7 @@ from holdfast.core.errors import (
     StaleError,
     quote,
 )
-from holdfast.core.records import HISTORY, Cause, MemoryType, Move, Outcome, Record, State, Subject
+from holdfast.core.records import HISTORY, TYPES, Cause, MemoryType, Move, Outcome, Record, State, Subject, key_of
 from holdfast.core.values import DAY, check_count, check_id, iso
 from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.session_parts import SessionParts
@@ -59,7 +59,7 @@ def restore_error(one: Record | Session, outcome: Outcome, registry: RegistryRea
     if outcome is Outcome.TAKEN and isinstance(one, Session):
         return ConflictError(f"{name} cannot be restored: another of this name has begun since; remove that first")
     if outcome is Outcome.TAKEN and isinstance(one, Record):
-        taken = quote(one.metadata.get("name") or one.metadata.get("key"))
+        taken = quote(key_of(TYPES[one.kind], one.name) or one.metadata.get("name") or one.metadata.get("key"))
         return ConflictError(
             f"{name} cannot be restored: another one goes by its name ({taken}) now; delete or rename that first"
         )

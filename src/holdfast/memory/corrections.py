@@ -100,7 +100,7 @@ class Corrections:
         """All versions of a record, given by its id or its key, oldest first."""
         record = self._records.read(memory_id) if memory_id is not None else None
         if (record is None) == (key is None):
-            raise InvalidInputError("give the id of a memory, or its key", needs=("memory_id", "key"))
+            raise InvalidInputError("give the id of a memory or its key: one of the two")
         if record is None:
             check_versioned(kind, key)
             record = self._records.named(kind.name, name_of(self._scope, kind, key))

@@ -303,7 +303,7 @@ def _refuse_foreign_references(schema: object, name: str) -> None:
 
 
 def _collection(value: object) -> str:
-    return _check_name(value or "default", "collection")
+    return _check_name("default" if value is None else value, "collection")
 
 
 def _check_name(value: object, what: str) -> str:

@@ -110,10 +110,10 @@ class Added(NamedTuple):
 
 def kept_out_error(what: str, memory_id: str = "") -> KeptOutError:
     """The error for something that was not done because a text is kept out."""
-    which = memory_id or "<memory_id>"
+    how = f"lift {memory_id}" if memory_id else "list (it has the ids), and lift"
     return KeptOutError(
         f"{what}: its text is kept out, because someone deleted it and asked that it does not come back; whoever may "
-        f"govern can lift that: holdfast kept-out lift {which}"
+        f"govern can lift that: holdfast kept-out {how}"
     )
 
 

@@ -297,8 +297,9 @@ class SqlRecords(record_rows.SqlRecordReader):
                 return None  # what lies in the object store is brought back before it is changed
             context = record_rows.read_context(tx, record.scope.subject, kind)
             stored = record_rows.to_stored(record.content, record.metadata, record.body)
-            if context.keeps_out and record_rows.find_kept_out(tx, number, [stored.text_hash]):
-                raise kept_out_error(f"memory {record.id} was not changed")
+            kept_out = record_rows.find_kept_out(tx, number, [stored.text_hash]) if context.keeps_out else {}
+            if kept_out:
+                raise kept_out_error(f"memory {record.id} was not changed", *kept_out.values())
             batch = MoveBatch(tx, record.scope.subject, number, now=record.updated_at, is_held=context.is_held)
             counter, limits = batch.counter(kind, context.counts), context.limits(kind)
             twins = _find_twins(tx, number, record) if with_twins and stored.text_hash != row.text_hash else []

@@ -13,15 +13,16 @@ from holdfast.edges.cli.output import Part, Rows, facts, minute, plural, printab
 
 
 def _show_deleted(done: Mapping[str, Any]) -> Iterator[Part]:
-    if done["operation"] == "recycle":
+    if done.get("kept_out"):
+        yield f"Recycled {done['memory_id']}. Its text is kept out from now on (holdfast kept-out list)."
+        yield f"holdfast restore brings it back after holdfast kept-out lift {done['memory_id']}."
+    elif done["operation"] == "recycle":
         yield f"Recycled {done['memory_id']}; holdfast restore brings it back."
     else:
         yield f"Deleted {done['memory_id']} for good."
     for gone in done.get("deleted_with", ()):
         because = "has the same text, or was" if done.get("kept_out") else "was"
         yield f"Recycled {gone} with it, which {because} derived from it."
-    if done.get("kept_out"):
-        yield "Its text is kept out from now on (holdfast kept-out list)."
     for left in done.get("derived", ()):
         yield f"{left} was derived from it and is still there."
     if done.get("derived"):
