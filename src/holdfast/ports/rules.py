@@ -131,6 +131,9 @@ class DueReader(Protocol):
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
         """How much of each subject is in a window, without some agents' records."""
 
+    def census_all(self, classes: Sequence[tuple[Profile, State, Window]]) -> list[list[Census]]:
+        """The same of several windows, of whichever profiles and states."""
+
     def census_of_agents(
         self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()
     ) -> dict[str, int]:

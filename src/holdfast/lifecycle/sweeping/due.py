@@ -106,7 +106,8 @@ class DueRecords:
         """How much of each class each subject has."""
         targets = self.order.extent.targets
         found = [now for now, _ in self._classes() if now is not None and now.window.target in targets]
-        return {one: self.census(one) for one in found}
+        counted = self.tenant.dues.census_all(found)
+        return {one: self._within(some) for one, some in zip(found, counted, strict=True)}
 
     def _classes(self) -> Iterator[tuple[DueClass | None, DueClass | None]]:
         """The classes of what may move now, and of what waits until the time is believed."""

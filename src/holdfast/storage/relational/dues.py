@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast.core.decisions import Held, RecordFacts, Window
 from holdfast.core.records import HISTORY, State, Subject
@@ -26,6 +26,10 @@ from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
 _FIRST: Final = -(2**63)
 _SOME: Final = 1_000
+#: One statement looks at so many classes of what is due: on a cluster each goes to all shards.
+_CLASSES: Final = 8
+T = TypeVar("T")
+DueClass = tuple[Profile, State, Window]
 Place = tuple[int, int]
 
 
@@ -42,6 +46,24 @@ class CensusRow(NamedTuple):
     def census(self, kind: str) -> Census:
         """The same, as callers know it."""
         return Census(kind, self.subject, self.records, self.bytes, self.mark, self.check_mark)
+
+
+class ClassRow(NamedTuple):
+    """How much of a subject is in one of several windows."""
+
+    subject: Subject
+    records: int
+    bytes: int
+    mark: int
+    check_mark: int
+    place: int
+
+
+class EarliestRow(NamedTuple):
+    """What has waited longest in one of several windows."""
+
+    place: int
+    earliest: int | None
 
 
 class DayRow(NamedTuple):
@@ -116,9 +138,24 @@ class SqlDues(SqlStore):
         return [Profile(no, kind, resolve(kind, rules, book.defaults), tuple(rules)) for no, kind, rules in together]
 
     def census(self, profile: Profile, state: State, window: Window, *, without: Iterable[str] = ()) -> list[Census]:
-        statement = "dues.session_census" if profile.kind == HISTORY else "dues.census"
-        found = self._database.ask(CensusRow, statement, (*_bounds(profile, state, window), to_json(sorted(without))))
-        return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
+        return self._census([(profile, state, window)], to_json(sorted(without)))[0]
+
+    def census_all(self, classes: Sequence[DueClass]) -> list[list[Census]]:
+        return self._census(classes, "[]")
+
+    def _census(self, classes: Sequence[DueClass], without: str) -> list[list[Census]]:
+        counted: list[list[Census]] = [[] for _ in classes]
+        talks = [place for place, (profile, *_) in enumerate(classes) if profile.kind == HISTORY]
+        for place in talks:
+            found = self._database.ask(CensusRow, "dues.session_census", (*_bounds(*classes[place]), without))
+            counted[place] = [row.census(HISTORY) for row in found if not is_tombstone(row.subject)]
+        for some in _some_of([place for place in range(len(classes)) if place not in talks]):
+            asked = to_json([_bounds(*classes[place]) for place in some])
+            for row in self._database.ask(ClassRow, "dues.census", (asked, without)):
+                if not is_tombstone(row.subject):
+                    (profile, *_), sums = classes[some[row.place]], (row.records, row.bytes, row.mark, row.check_mark)
+                    counted[some[row.place]].append(Census(profile.kind, row.subject, *sums))
+        return counted
 
     def by_day(self, profile: Profile, state: State, *, upto: int, days: int) -> list[DayCensus]:
         statement = "dues.sessions_by_day" if profile.kind == HISTORY else "dues.by_day"
@@ -220,9 +257,18 @@ class SqlDues(SqlStore):
         return [Share(row.thing(users), row.records, row.bytes) for row in found]
 
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
-        for profile in self.profiles(tenant):
-            with self._database.read() as tx:
-                yield from _oldest_due(tx, profile, now)
+        waits = [wait for profile in self.profiles(tenant) for wait in _waits(profile)]
+        with self._database.read() as tx:
+            for some in _some_of([wait for wait in waits if wait.kind != HISTORY]):
+                asked = to_json([(wait.profile, wait.state, _FIRST, now - wait.after) for wait in some])
+                for row in tx.all(EarliestRow, "dues.earliest", (asked,)):
+                    if row.earliest is not None:
+                        yield some[row.place].kind, row.earliest + some[row.place].after
+            for wait in waits:
+                if wait.kind == HISTORY:
+                    earliest = tx.find(int, "dues.earliest_session", (wait.profile, wait.state))
+                    if earliest is not None and earliest + wait.after <= now:
+                        yield wait.kind, earliest + wait.after
         for earliest in filter(None, self._database.ask(int, "dues.earliest_binned", (now, tenant))):
             yield "bin", earliest
 
@@ -246,17 +292,27 @@ class SqlDues(SqlStore):
         return self._database.give_back(pages)
 
 
-def _oldest_due(tx: Transaction, profile: Profile, now: int) -> Iterator[tuple[str, int]]:
-    """When the record that has waited longest for its move was due, for each state."""
-    states = (State.ACTIVE,) if profile.kind == HISTORY else (State.ACTIVE, State.ARCHIVED)
-    statement = "dues.earliest_session" if profile.kind == HISTORY else "dues.earliest"
-    found = [(state, tx.find(int, statement, (profile.number, state))) for state in states]
+class _Wait(NamedTuple):
+    """After how long the next move of a profile's records in a state is due."""
+
+    kind: str
+    profile: int
+    state: State
+    after: int
+
+
+def _waits(profile: Profile) -> Iterator[_Wait]:
     life = profile.life
-    for state, earliest in found:
-        times = [life.delete_after] + ([life.archive_after] if state is State.ACTIVE else [])
-        due = [earliest + after for after in times if earliest is not None and after is not None]
-        if due and min(due) <= now:
-            yield profile.kind, min(due)
+    for state in (State.ACTIVE,) if profile.kind == HISTORY else (State.ACTIVE, State.ARCHIVED):
+        times = (life.delete_after, life.archive_after if state is State.ACTIVE else None)
+        if after := [time for time in times if time is not None]:
+            yield _Wait(profile.kind, profile.number, state, min(after))
+
+
+def _some_of(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many as one statement takes."""
+    for start in range(0, len(things), _CLASSES):
+        yield things[start : start + _CLASSES]
 
 
 def _is_kept(tx: Transaction, holds: Holds, row: PurgedRow) -> bool:

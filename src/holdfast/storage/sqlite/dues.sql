@@ -1,13 +1,21 @@
+-- Classes of what is due: a profile, a state, after which moment and up to which.
 -- name: census
-SELECT subjects.subject, records, bytes, mark, check_mark
-FROM (SELECT subject AS number, count(*) AS records, sum(size) AS bytes,
-             sum((key % 2147483647 * 48271 + version * 69621) % 2147483647) AS mark,
-             sum((key % 2147483629 * 40692 + version * 39373) % 2147483629) AS check_mark
-      FROM records INDEXED BY records_due
-      WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4
-        AND (?5 = '[]' OR agent_id NOT IN (SELECT value FROM json_each(?5)))
-      GROUP BY subject)
-JOIN subjects ON subjects.no = number ORDER BY number
+SELECT subjects.subject, records, bytes, mark, check_mark, place
+FROM (SELECT due.key AS place, subject AS number, count(*) AS records, sum(size) AS bytes,
+             sum((records.key % 2147483647 * 48271 + version * 69621) % 2147483647) AS mark,
+             sum((records.key % 2147483629 * 40692 + version * 39373) % 2147483629) AS check_mark
+      FROM json_each(?1) AS due CROSS JOIN records INDEXED BY records_due
+      ON profile = due.value ->> 0 AND state = due.value ->> 1 AND state IN ('active', 'archived')
+        AND aged_from > due.value ->> 2 AND aged_from <= due.value ->> 3
+      WHERE ?2 = '[]' OR agent_id NOT IN (SELECT value FROM json_each(?2))
+      GROUP BY place, subject)
+CROSS JOIN subjects ON subjects.no = number ORDER BY place, number
+
+-- name: earliest
+SELECT key AS place, (SELECT min(aged_from) FROM records INDEXED BY records_due
+                      WHERE profile = due.value ->> 0 AND state = due.value ->> 1 AND state IN ('active', 'archived')
+                        AND aged_from > due.value ->> 2 AND aged_from <= due.value ->> 3) AS earliest
+FROM json_each(?1) AS due
 
 -- name: census_of_agents
 SELECT agent_id, count(*) AS records FROM records INDEXED BY records_due

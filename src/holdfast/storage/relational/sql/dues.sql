@@ -73,9 +73,6 @@ FROM (SELECT subject AS number, count(*) AS live FROM records INDEXED BY records
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
 
--- name: earliest
-SELECT min(aged_from) FROM records INDEXED BY records_due WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived')
-
 -- name: earliest_session
 SELECT min(aged_from) FROM sessions INDEXED BY sessions_due WHERE profile = $1 AND state = $2 AND state = 'active'
 
