@@ -333,3 +333,34 @@ def test_python_can_run_it_as_a_module(module: str) -> None:
         done.stdout
         == subprocess.run([SCRIPT, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
     )
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_carries_out_what_it_can_and_says_which_lines_failed(shell: Shell, tmp_path: Path) -> None:
+    whose = {"user_id": "alice", "agent_id": "cli"}
+    kept = shell.json("add", "Likes coffee", "-u", "alice")["memory_id"]
+    lines = [
+        json.dumps({"operation": "add_memory", "input": {**whose, "content": "Likes tea"}}),
+        "",
+        "no JSON",
+        json.dumps({"operation": "add_memory", "input": {**whose, "contents": "Likes tea"}}),
+        json.dumps({"operation": "delete_memory", "input": {**whose, "memory_id": kept}}),
+        json.dumps({"operation": "recall", "input": {**whose, "query": "hot drinks"}}),
+    ]
+    results = tmp_path / "results.jsonl"
+    ended = shell("batch", "-", "--results", str(results), "--json", stdin="\n".join(lines))
+    said = json.loads(ended.stdout)
+    assert (ended.exit_code, said["carried_out"], said["failed"]) == (1, 3, 2)
+    assert [one["line"] for one in said["failures"]] == [3, 4]
+    done = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [(one["line"], one["status"]) for one in done] == [(1, 201), (3, 422), (4, 422), (5, 200), (6, 200)]
+    assert [one["content"] for one in done[-1]["result"]["items"]] == ["Likes tea"]
+    (entry,) = shell.json("audit", "list", "-u", "alice", "--action", "recycled")
+    assert entry["actor"] == "cli"
+
+
+def test_a_batch_from_a_file_that_is_not_there_says_so(shell: Shell, tmp_path: Path) -> None:
+    code, error = shell.error("batch", str(tmp_path / "none"))
+    assert (code, "cannot read" in error["message"]) == (2, True)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MODULES: Final = {
     "memory.memories": "add list search context get update rehydrate conflicts",
     "memory.corrections": "correct history revert",
-    "memory.imports": "import",
+    "memory.imports": "import batch",
     "memory.deletion": "delete forget restore explain",
     "memory.kept_out": "kept-out",
     "memory.sessions": "session",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 
 from pydantic import Field, ValidationError, WrapValidator, model_validator
 
+from holdfast.core.audit import REST
 from holdfast.core.clock import watch
+from holdfast.core.errors import InvalidInputError
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.operations.conversations import sessions
 from holdfast.edges.operations.errors import FormError, form_error, publish
@@ -105,11 +108,21 @@ def run_batch(gate: Gate, asked: Batch, once: Once | None) -> ListOf[ItemResult]
     return {"items": [run_item(gate, item, number, once) for number, item in enumerate(watch(asked.items))]}
 
 
-def run_item(gate: Gate, given: object, number: int, once: Once | None = None) -> ItemResult:
+def run_line(gate: Gate, line: bytes, number: int, once: Once | None = None, edge: str = REST) -> ItemResult:
+    """Carry out the item that stands on a line; what became of it."""
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        return describe_failure(InvalidInputError("the line is not JSON; send one item on each line, as JSON in UTF-8"))
+    return run_item(gate, given, number, once, edge)
+
+
+def run_item(gate: Gate, given: object, number: int, once: Once | None = None, edge: str = REST) -> ItemResult:
     """Carry out one item of a batch, as it came; what became of it."""
 
     def work() -> ItemResult:
-        return {"status": operation.status, "result": operation.bind(gate, _read(item.input, operation.inputs))()}
+        asked = _read(item.input, operation.inputs)
+        return {"status": operation.status, "result": operation.bind(gate, asked, edge)()}
 
     try:
         item = _read(given, BatchItem)

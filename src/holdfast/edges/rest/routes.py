@@ -25,7 +25,7 @@ from starlette.types import Receive
 from holdfast.core.access import Right
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.access.callers import Callers
-from holdfast.edges.operations.batches import ItemResult, describe_failure, run_item
+from holdfast.edges.operations.batches import run_line
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import MAX_PAGE, Input, Paged
@@ -84,7 +84,7 @@ class OperationRoute(Route):
         if self.operation.form is Form.ITEMS:
             caller.once = None if key is None else item_once(request.app.replies, key, caller.gate)
             if is_ndjson(headers.get("content-type")):
-                return stream_items(partial(_run_line, caller))
+                return stream_items(lambda number, line: run_line(caller.gate, line, number, caller.once))
         is_question = right is Right.READ and self.operation.form is not Form.ITEMS
         most = _MAX_QUESTION_BYTES if is_question else None
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
@@ -262,15 +262,6 @@ def describe_file(operation: Operation, asked: Input) -> dict[str, str]:
     kind = cast("type[FileAnswer]", operation.output)
     values = {name: _UNSAFE.sub("_", str(value))[:64] for name, value in asked.__dict__.items()}
     return {"media_type": kind.media_type, "filename": kind.file_name.format(**values)}
-
-
-def _run_line(caller: Caller, number: int, line: bytes) -> ItemResult:
-    """Carry out the item that stands on a line."""
-    try:
-        given = json.loads(line)
-    except (ValueError, RecursionError):
-        return describe_failure(InvalidInputError("the line is not JSON; send one item on each line, as JSON in UTF-8"))
-    return run_item(caller.gate, given, number, caller.once)
 
 
 # --- checks before a request is read ----------------------------------------------------------------------------------

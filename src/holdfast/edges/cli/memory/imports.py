@@ -1,9 +1,10 @@
-"""``holdfast import``: memories from mem0, ChatGPT, Claude, and from lines of JSON."""
+"""``holdfast import | batch``: memories from mem0, ChatGPT, Claude and lines of JSON; operations from lines of JSON."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
@@ -11,11 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final
 
+from holdfast.core.access import LOCAL
+from holdfast.core.audit import CLI
 from holdfast.core.errors import InvalidInputError
 from holdfast.core.values import iso
 from holdfast.edges.cli.app import Call, app, command
-from holdfast.edges.cli.options import DryRun, of_memory
-from holdfast.edges.cli.output import Part, Rows, plural, warn
+from holdfast.edges.cli.options import STDIO, DryRun, of_memory, of_tenant
+from holdfast.edges.cli.output import ExitCode, Output, Part, Rows, plural, warn
+from holdfast.installation import missing_extra
 
 #: So many are imported in one step; and shown of those that were skipped.
 _BATCH: Final = 200
@@ -138,3 +142,65 @@ def _read(origin: Origin, path: Path, of: str) -> Iterator[Any]:
         Origin.JSONL: imports.read_jsonl,
     }
     return readers[origin](path)
+
+
+# --- operations from lines of JSON ------------------------------------------------------------------------------------
+
+
+def _show_batch(done: Mapping[str, Any]) -> Iterator[Part]:
+    yield Rows("what, operations>", [("carried out", done["carried_out"]), ("failed", done["failed"])])
+    for one in done["failures"][:_SHOWN]:
+        yield warn(f"line {one['line']}: {one['problem']['detail']}")
+    if done["failed"] > _SHOWN:
+        yield f"({done['failed'] - _SHOWN:,} more failed; --results FILE has what became of each)"
+
+
+@command(app, "batch", of_tenant, render=_show_batch)
+def batch(call: Call, *, file: str, results: Path | None = None) -> Any:
+    """Carry out operations from lines of JSON, in order, each by itself: what fails does not stop the others.
+
+    A line is an item of POST /v1/batch: {"operation": "add_memory", "input": {…}}. Ends with exit code 1 if one of them
+    failed. Needs the extra called server.
+
+    Options:
+        FILE  The file; - reads stdin.
+        --results FILE  Write what became of each operation, as lines of JSON.
+
+    Examples:
+        echo '{"operation": "recall", "input": {"user_id": "alice", "agent_id": "cli", "query": "tea"}}' > ops
+        holdfast batch ops
+        holdfast batch - --results done.jsonl --json < ops
+        rm ops done.jsonl
+    """
+    try:
+        from holdfast.edges.access.gate import Gate  # noqa: PLC0415 - what serving needs is imported for it
+        from holdfast.edges.operations.batches import run_line  # noqa: PLC0415
+        from holdfast.edges.operations.outputs import encode  # noqa: PLC0415
+    except ModuleNotFoundError as problem:
+        raise missing_extra("holdfast batch", "server") from problem
+
+    gate = Gate(call.engine, LOCAL, call.engine.tenant)
+    counts = {"carried_out": 0, "failed": 0}
+    failures: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        lines = sys.stdin.buffer if file == STDIO else stack.enter_context(_open_lines(file))
+        report = None if results is None else stack.enter_context(_open_report(results))
+        advance = stack.enter_context(call.progress("Carrying out", None))
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                done = run_line(gate, line, number, edge=CLI)
+                counts["failed" if "problem" in done else "carried_out"] += 1
+                if "problem" in done and len(failures) < _LISTED:
+                    failures.append({"line": number, **done})
+                if report is not None:
+                    report.write(encode({"line": number, **done}).decode() + "\n")
+                advance(1)
+    code = ExitCode.FAILED if counts["failed"] else ExitCode.FINE
+    return Output({**counts, "failures": failures}, code=code)
+
+
+def _open_lines(file: str) -> IO[bytes]:
+    try:
+        return Path(file).open("rb")
+    except OSError as problem:
+        raise InvalidInputError(f"cannot read {file}: {problem.strerror or problem}") from None
