@@ -144,3 +144,17 @@ def test_nothing_is_shown_to_who_did_not_sign_in(window: Open, addresses: Any) -
     opened.click("Sign in", role="button")
     assert "no API key" in opened.text()
     assert opened.violations() == []
+
+
+def test_who_signed_out_is_shown_nothing_by_going_back(window: Open, world: World) -> None:
+    opened = window(secret=world.key("read"))
+    opened.open(f"/console/memories?user_id={USER}")
+    opened.click("active")  # changes the list in place
+    opened.page.wait_for_url("**state=active**")
+    assert "Prefers trains" in opened.text()
+    opened.click("Sign out", role="button")
+    for _ in range(3):
+        opened.page.get_by_role("heading", name="Sign in").wait_for()
+        opened.page.go_back()
+    opened.page.get_by_role("heading", name="Sign in").wait_for()
+    assert "Prefers trains" not in opened.page.content()

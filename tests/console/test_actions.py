@@ -17,6 +17,7 @@ from console.browser import Browser, Seen, Site
 from holdfast.core.errors import StoreAwayError
 from holdfast.core.values import moment
 from holdfast.edges.console.jobs import hash_token
+from holdfast.edges.console.sign_in import write_note
 
 
 def whose(site: Site, name: str = "memory_id") -> dict[str, str]:
@@ -367,3 +368,33 @@ def test_a_key_for_one_agent_is_shown_the_versions_and_the_life_that_the_agent_s
     assert "version 2 of 2" in shown.text
     assert browser.get("/console/record", user_id=USER, agent_id=AGENT, memory_id=other).status == 404
     assert browser.get("/console/record", user_id=USER, agent_id="scout", memory_id=other).code == "forbidden"
+
+
+def test_a_change_of_an_agent_begins_with_what_is_known_and_undoing_it_takes_nothing_away(own_site: Site) -> None:
+    browser, agents = own_site.browser("govern"), own_site.world.engine.agents
+    agents.add("guide", "Shows the way", {"team": "travel"})
+    own_site.holdfast.services.clock.advance(seconds=5)  # type: ignore[attr-defined]
+    listed = browser.get("/console/agents").html
+    assert "/do/put_agent?agent_id=guide" in listed
+    assert "description=" not in listed, "a description may be longer than an address"
+    form = browser.get("/console/do/put_agent", agent_id="guide").form("/do/put_agent")
+    assert form.fields["description"] == "Shows the way"
+    shown = browser.send(form, description="Shows all ways", metadata='{"team": "travel"}')
+    assert "Shows the way" in shown.text, "what it said so far"
+    done = browser.send(shown.form("/do/put_agent", confirm=True))
+    assert agents.get("guide")["metadata"] == {"team": "travel"}
+    assert agents.get("guide")["description"] == "Shows all ways"
+    assert "agent guide is known" in done.text.lower()
+    assert "Undo" not in done.text
+    new = browser.do("put_agent", agent_id="scout", description="Looks ahead")
+    assert "Undo" in new.text
+
+
+def test_what_is_said_after_an_action_fits_into_a_cookie(own_site: Site) -> None:
+    browser = own_site.browser("govern")
+    hold = own_site.world.engine.holds.add(user_id="bob", reason="日" * 660, author="legal")
+    form = browser.get("/console/do/release_hold", hold_id=hold.id).form("/do/release_hold", confirm=True)
+    done = browser.request("POST", form.action, data=form.fields, follow_redirects=False)
+    assert len(done.response.headers["set-cookie"]) < 4_096, "a browser keeps no longer one"
+    assert "日日" in browser.get("/console/holds").form("/do/add_hold").fields["reason"]
+    assert len(write_note("t" * 43, {"said": "x" * 9_000, "undo": {"fields": {"reason": "y" * 9_000}}})) < 4_000

@@ -30,6 +30,7 @@ TENANT_COOKIE: Final = "holdfast_tenant"
 NOTE_COOKIE: Final = "holdfast_note"
 _TOKEN_CHARS: Final = 43
 _NOTE_SECONDS: Final = 60
+_NOTE_CHARS: Final = 3_800
 #: What a form's page must not have come from, if the browser says where it came from.
 _FOREIGN: Final = frozenset({"cross-site", "same-site"})
 
@@ -97,7 +98,9 @@ def set_cookie(request: Request, response: Response, name: str, value: str, seco
 
 def write_note(token: str, note: Any) -> str:
     """A note to the page that comes next, under a seal."""
-    content = base64.urlsafe_b64encode(json.dumps(note).encode()).decode()
+    content = base64.urlsafe_b64encode(json.dumps(note, ensure_ascii=False).encode()).decode()
+    if len(content) > _NOTE_CHARS:  # a browser keeps no longer cookie; then what happened is said without a way back
+        content = base64.urlsafe_b64encode(json.dumps({"said": note["said"][:500], "undo": None}).encode()).decode()
     return f"{content}.{_derive(token, content)}"
 
 

@@ -28,13 +28,21 @@ STALLED_SECONDS: Final = 60.0
 #: Files that are not connections: the store's, at least so many, or a quarter of what the process may open.
 _OTHER_FILES: Final = 128
 _LEAST: Final = 8
-_TOO_SLOW: Final = (
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # of a head that never ended
-)
-_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 "
 _MAX_HEAD_BYTES: Final = 64 * 1024
-_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def _refuse(status: str, said: str, headers: str = "") -> bytes:
+    """An answer to what is no request yet: no page is made of it, so it is said in plain text."""
+    head = f"HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(said)}"
+    return f"{head}\r\n\r\n{said}".encode()
+
+
+_TOO_SLOW: Final = _refuse("408 Request Timeout", "The head of the request did not arrive in time.")
+_LARGE: Final = _refuse(
+    "431 Request Header Fields Too Large", "The address and the headers of the request come to more than 64 KiB."
+)
+_FULL: Final = _refuse("503 Service Unavailable", "All connections are taken; try again.", "retry-after: 1\r\n")
 
 
 def most_connections(wanted: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from holdfast.edges.console.formats import link
+from holdfast.core.errors import NotFoundError
+from holdfast.edges.console.formats import link, text
 from holdfast.edges.console.table import Effect, Entry, Fields, Section, Undo
 from holdfast.edges.console.visit import Visit
 
@@ -61,11 +63,28 @@ def _add_action(kind: str, way: _Way) -> None:
         entries=entries if way.verb == "put" else (),
         back=lambda _fields: link(_PATH),
         describe=lambda fields, _result: f"{kind} {fields[name]} is {way.did}",
-        undo=lambda fields, _result: Undo(f"{way.back_by}_{kind}", {name: fields[name]}),
+        may_call=[f"get_{kind}"] if way.verb == "put" else (),
+        undo=lambda fields, result: (
+            Undo(f"{way.back_by}_{kind}", {name: fields[name]})
+            if way.verb != "put" or result["created_at"] == result["updated_at"]
+            else None  # what was known before: to remove it would take its memory along
+        ),
         is_danger=way.verb == "remove",
     )
-    def preview(_visit: Visit, fields: Fields) -> Effect:
-        return Effect([way.effect.format(it=f"{kind} {fields[name]}", goes=_GOES[kind])])
+    def preview(visit: Visit, fields: Fields) -> Effect:
+        said = [way.effect.format(it=f"{kind} {fields[name]}", goes=_GOES[kind])]
+        known = _find_known(visit, kind, fields[name]) if way.verb == "put" else {}
+        if known and not fields.keys() & known.keys():
+            return Effect([f"change what is known of {kind} {fields[name]}"], fields=known, is_possible=False)
+        return Effect(said, [(f"{part} so far", text(value)) for part, value in known.items()])
+
+
+def _find_known(visit: Visit, kind: str, name: str) -> dict[str, Any]:
+    """What is known of an agent or a tool so far."""
+    with suppress(NotFoundError):
+        found = visit.call(f"get_{kind}", **{f"{kind}_id": name})
+        return {part: found[part] for part in ("description", "metadata") if found[part]}
+    return {}
 
 
 for _kind in ("agent", "tool"):
