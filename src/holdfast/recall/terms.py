@@ -10,6 +10,7 @@ import re
 import struct
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
@@ -166,9 +167,10 @@ def encode(passages: Sequence[str]) -> bytes:
     """The terms of a record's passages (at most 256), six bytes for each distinct term of a passage."""
     entries: list[bytes] = []
     for number, text in enumerate(passages):
-        counts: dict[int, int] = {}
-        for found in _hashes(text):  # a Counter takes longer to make than a short text has words
-            counts[found] = counts.get(found, 0) + 1
+        hashes = _hashes(text)
+        counts = dict.fromkeys(hashes, 1)
+        if len(counts) < len(hashes):  # which is not so of most short texts
+            counts = Counter(hashes)
         # A passage without a word is noted all the same, so that the number of passages can be read back.
         entries += [
             _pack(term, number, count if count < _MOST else _MOST) for term, count in counts.items() or ((0, 0),)

@@ -48,7 +48,6 @@ _SPACE: Final = "▁"
 _LONGEST: Final = 48
 #: Texts with any of these mean something to the tokenizer that is not said here.
 _MARKS: Final = ("<s>", "</s>", "<unk>")
-_LEFT_OUT: Final = (*_MARKS, "  ", _SPACE)
 
 
 class _Model(NamedTuple):
@@ -56,14 +55,16 @@ class _Model(NamedTuple):
     table: npt.NDArray[np.float16]
     rows: Vectors
     """The table as float32, filled in as tokens are met; what is not met takes no memory."""
-    met: npt.NDArray[np.bool_]
+    met: bytearray
+    """Which tokens were met, 0 or 1 for each."""
 
     def rows_of(self, tokens: list[int]) -> Vectors:
         """The vectors of tokens."""
         ids = np.array(tokens)
-        if not self.met[ids].all():
+        if not all(map(self.met.__getitem__, tokens)):  # for a few tokens faster than an array says it
             self.rows[ids] = self.table[ids]
-            self.met[ids] = True
+            for token in tokens:
+                self.met[token] = 1
         rows: Vectors = self.rows.take(ids, 0)
         return rows
 
@@ -102,7 +103,7 @@ class StaticEmbedder:
             if self._model is None:
                 table, tokens = _read_bundled(_package_folder())
                 rows = np.zeros(table.shape, np.float32)
-                self._model = _Model(tokens, table, rows, np.zeros(len(table), np.bool_))
+                self._model = _Model(tokens, table, rows, bytearray(len(table)))
             return self._model
 
 
@@ -264,11 +265,12 @@ class Pieces:
         """The ids of a text's tokens; ``None`` where the compiled tokenizer has to be asked. Words that are not in the
         vocabulary are cut by ``cut_word``.
         """
-        if any(mark in text for mark in _LEFT_OUT):
+        if "  " in text or _SPACE in text or ("<" in text and any(mark in text for mark in _MARKS)):
             return None
         ids: list[int] = []
+        find = self._ids.get
         for word in text.split(" "):
-            known = self._ids.get(_SPACE + word)  # a word that is in the vocabulary is one token
+            known = find(_SPACE + word)  # a word that is in the vocabulary is one token
             if known is not None:
                 ids.append(known)
             elif len(word) > _LONGEST:
