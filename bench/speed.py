@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import track
 
+from bench.edges.start import ENVIRONMENT
 from holdfast import Holdfast, MemoryManager
 
 USER_MEMORIES = 10_000
@@ -145,7 +146,7 @@ def import_ms() -> tuple[float, float]:
     """What ``import holdfast`` adds to the start of Python."""
 
     def start(code: str) -> Callable[[int], object]:
-        return lambda _: subprocess.run([sys.executable, "-c", code], check=True)
+        return lambda _: subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 
     bare, loaded = timed(start("pass"), 20), timed(start("import holdfast"), 20)
     return loaded[0] - bare[0], loaded[1] - bare[0]

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench.edges.start import ENVIRONMENT
 from bench.servers import postgres
 from bench.side_by_side import page
 from bench.side_by_side.data import write_vectors
@@ -46,7 +47,7 @@ def run(name: str, size: int, vectors: Path, database: str, others: int = 0) -> 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         asked = [name, str(size), folder, str(vectors), str(others)]
         command = [python, "-W", "ignore", "-m", "bench.side_by_side.scenarios", *asked]
-        environment = {**os.environ, DATABASE: database, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+        environment = {**ENVIRONMENT, DATABASE: database, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env=environment

@@ -81,8 +81,10 @@ class Holdfast(System):
     def open(self) -> None:
         from holdfast import Holdfast as Engine
 
+        is_new = not (self.folder / "home").exists()
         self._engine = Engine.open(self.url, home=self.folder / "home", embedder=_Vectors(self.embed))
-        self._engine.quotas.set("long_term", max_memories="unlimited")  # a user may have 10,000 otherwise
+        if is_new:
+            self._engine.quotas.set("long_term", max_memories="unlimited")  # a user may have 10,000 otherwise
 
     @classmethod
     def versions(cls) -> str:

@@ -73,8 +73,8 @@ MODULES: Final = {
     "operations.doctor": "doctor demo version",
     "operations.forgetting": "prove",
 }
-#: The one that is loaded, where the process was started for a command that there is.
-_ASKED: Final = cli.asked if any(cli.asked in names.split() for names in MODULES.values()) else None
+#: The one that is loaded, where the process was started for a command that there is, or for the version.
+_ASKED: Final = cli.asked if any(cli.asked in ["--version", *names.split()] for names in MODULES.values()) else None
 _EXAMPLES: Final = "Examples:\n\n"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
