@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.audit import SCHEDULE, acting_as
@@ -50,9 +50,7 @@ class Job(NamedTuple):
     meaning: str
 
 
-JOBS: Final = tuple(
-    Job(**row) for row in json.loads(resources.files("holdfast.lifecycle.schedule").joinpath("jobs.json").read_bytes())
-)
+JOBS: Final = tuple(Job(**row) for row in json.loads(Path(__file__).with_name("jobs.json").read_bytes()))
 
 
 class _JobState(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from hashlib import blake2b
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import ClosedError, InDoubtError, KeyMissingError
@@ -96,7 +96,7 @@ class Statements(dict[str, str]):
     def load_all(self) -> Statements:
         """All of them, read now."""
         for package in (self._package, *([_SHARED] if self._package in _DIALECTS else [])):
-            for file in resources.files(package).iterdir():
+            for file in _folder(package).iterdir():
                 if file.name.endswith(".sql"):
                     self._load(file.name.removesuffix(".sql"))
         return self
@@ -113,6 +113,11 @@ class Statements(dict[str, str]):
         return own if dialect is None else {**_read_file(_SHARED, file, dialect), **own}
 
 
+def _folder(package: str) -> Path:
+    """Where the files of a package are. (``importlib.resources`` says so too, after loading a good deal.)"""
+    return Path(__file__).parents[3].joinpath(*package.split("."))
+
+
 @cache
 def statements(package: str) -> Statements:
     """All statements of a package."""
@@ -124,7 +129,7 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
 
 
 def _read_file(package: str, name: str, dialect: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    file = resources.files(package).joinpath(f"{name}.sql")
+    file = _folder(package).joinpath(f"{name}.sql")
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     for pattern, replacement in dialect:  # over a file at once: every process that opens a store does this
         text = re.sub(pattern, replacement, text)
@@ -142,7 +147,7 @@ class Migration(NamedTuple):
 @cache
 def migrations(package: str) -> list[Migration]:
     """The numbered migrations of an engine, in order."""
-    folder = resources.files(package).joinpath("migrations")
+    folder = _folder(package).joinpath("migrations")
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     texts = ((name, folder.joinpath(name).read_text(encoding="utf-8")) for name in files)
     return [Migration(int(name.partition("_")[0]), _fill(text, _WORDS)) for name, text in texts]
