@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import add
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -74,8 +75,6 @@ class IndexRow(NamedTuple):
 
 #: Stands between the texts of a column that was joined: no id has such a character, and JSON writes it otherwise.
 SEPARATOR: Final = "\x1f"
-#: Stands for a moment that does not come.
-NEVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,10 @@ class PackedRows:
     session_id: str
     """Nothing, for a record without a session."""
     created_at: str
-    updated_at: str
+    changed_after: str
+    """How long after that it was last changed: long numbers take time to write and to read."""
     hidden_from: str
-    """``NEVER``, for a record that is always seen; so in the next ones."""
+    """-1, for a record that is always seen; so in the next one."""
     archived_from: str
     metadata: str
     vector_sizes: str
@@ -110,12 +110,14 @@ class PackedRows:
     def __iter__(self) -> Iterator[IndexRow]:
         texts = (self.id, self.agent_id, self.session_id, self.metadata)
         ids, agents, sessions, metadata = (text.split(SEPARATOR) for text in texts)
-        moments = (self.created_at, self.updated_at, self.hidden_from, self.archived_from)
-        when = zip(*(_or_none(text, NEVER) for text in moments), strict=True)
+        created = list(map(int, self.created_at.split(",")))
+        updated = map(add, created, map(int, self.changed_after.split(",")))
+        until = (_or_none(text, -1) for text in (self.hidden_from, self.archived_from))
+        when = zip(created, updated, *until, strict=True)
         vectors = [blob or None for blob in _cut(self.vectors or b"", self.vector_sizes)]
         found_by = zip(metadata, vectors, _cut(self.terms, self.term_sizes), strict=True)
         hashes = _or_none(self.text_hash, 0)
-        ended = [None] * len(ids) if self.ended_at is None else _or_none(self.ended_at, NEVER)
+        ended = [None] * len(ids) if self.ended_at is None else _or_none(self.ended_at, -1)
         for at, (times, found) in enumerate(zip(when, found_by, strict=True)):
             values = (ids[at], agents[at], sessions[at] or None, *times, *found, None, hashes[at], ended[at])
             yield IndexRow._make(values)
@@ -130,16 +132,16 @@ class PackedRows:
             SEPARATOR.join([row.agent_id for row in rows]),
             SEPARATOR.join([row.session_id or "" for row in rows]),
             _join([row.created_at for row in rows]),
-            _join([row.updated_at for row in rows]),
-            _join([NEVER if row.hidden_from is None else row.hidden_from for row in rows]),
-            _join([NEVER if row.archived_from is None else row.archived_from for row in rows]),
+            _join([row.updated_at - row.created_at for row in rows]),
+            _join([-1 if row.hidden_from is None else row.hidden_from for row in rows]),
+            _join([-1 if row.archived_from is None else row.archived_from for row in rows]),
             SEPARATOR.join([row.metadata for row in rows]),
             _join(map(len, vectors)),
             b"".join(vectors),
             _join([len(row.terms) for row in rows]),
             b"".join([row.terms for row in rows]),
             _join([row.text_hash or 0 for row in rows]),
-            _join([NEVER if row.ended_at is None else row.ended_at for row in rows]),
+            _join([-1 if row.ended_at is None else row.ended_at for row in rows]),
         )
 
 

@@ -6,7 +6,7 @@ import ctypes
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ from holdfast.core.records import Kind
 from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows
 from holdfast.recall import terms
 from holdfast.recall.passages import expand
-from holdfast.recall.ranking import Ints
+from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.vectors import Steps, read_steps
+
+#: Stands for a moment that does not come.
+NEVER: Final = 2**63 - 1
 
 
 class GrowingArray:
@@ -154,6 +157,8 @@ class Batch(NamedTuple):
     """A row for each passage; zeros where there is no vector."""
     bare: list[str]
     """The ids of the records without vectors."""
+    words: Floats
+    """How many words each passage has."""
     passage: npt.NDArray[np.uint32]
     """For each term of each passage: which passage of the batch holds it, ..."""
     term: npt.NDArray[np.uint32]
@@ -179,25 +184,33 @@ class Batch(NamedTuple):
             ids,
             rows.agent_id,
             rows.session_id,
-            numbers(rows.created_at),
-            numbers(rows.updated_at),
-            numbers(rows.hidden_from),
-            numbers(rows.archived_from),
+            created := numbers(rows.created_at),
+            created + numbers(rows.changed_after),
+            _moments(rows.hidden_from),
+            _moments(rows.archived_from),
             rows.metadata,
             said.passages,
             _vectors(rows.vectors or b"", sizes, said.passages),
             [] if sizes.all() else [ids[at] for at in np.flatnonzero(sizes == 0).tolist()],
+            said.words,
             said.passage,
             said.term,
             said.times,
             numbers(rows.text_hash) if kind.shown_once else np.zeros(len(ids), np.int64),
-            None if rows.ended_at is None else numbers(rows.ended_at),
+            None if rows.ended_at is None else _moments(rows.ended_at),
         )
 
 
 def numbers(joined: str) -> Ints:
     """A column of numbers."""
     return np.fromstring(joined, np.int64, sep=",")
+
+
+def _moments(joined: str) -> Ints:
+    """A column of moments, some of which do not come."""
+    found = numbers(joined)
+    found[found < 0] = NEVER
+    return found
 
 
 def _vectors(blob: bytes, sizes: Ints, passages: Ints) -> Steps:

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from holdfast.core.filters import Filter
 from holdfast.core.records import Kind
-from holdfast.ports.feed import NEVER, SEPARATOR, IndexRow
+from holdfast.ports.feed import SEPARATOR, IndexRow
 from holdfast.recall import ranking
-from holdfast.recall.arrays import Batch, GrowingArray, SlotIds
+from holdfast.recall.arrays import NEVER, Batch, GrowingArray, SlotIds
 from holdfast.recall.metadata_columns import Mask, MetadataColumns
 from holdfast.recall.postings import CAPACITY, Postings
 from holdfast.recall.ranking import Floats, Ints
@@ -236,8 +236,8 @@ class ScopeIndex:
         """Append the terms of new passages, which are numbered from ``start``, and the lengths in words."""
         passages = []
         for batch in batches:
-            lengths: Floats = np.bincount(batch.passage, batch.times, len(batch.vectors)).astype(np.float32)
-            self._words += int(batch.times.sum())
+            lengths = batch.words
+            self._words += int(lengths.sum(dtype=np.float64))
             self._passage_length.extend(lengths)
             is_whole = len(lengths) == len(batch.passages)
             self._length.extend(lengths if is_whole else _sum(lengths, np.cumsum(batch.passages) - batch.passages))

@@ -161,6 +161,8 @@ class Terms(NamedTuple):
     times: npt.NDArray[np.uint8]
     passages: npt.NDArray[np.int64]
     """How many passages each row has."""
+    words: npt.NDArray[np.float32]
+    """How many words each passage has."""
 
 
 def encode(passages: Sequence[str]) -> bytes:
@@ -205,13 +207,16 @@ def decode(joined: bytes, sizes: npt.NDArray[np.int64] | None = None) -> Terms:
     inner = entries["passage"]
     passages = inner[np.cumsum(counts) - 1].astype(np.int64) + 1
     passage = np.repeat((np.cumsum(passages) - passages).astype(np.uint32), counts)
+    starts = np.cumsum(counts) - counts
     if int(passages.sum()) > len(passages):
         passage += inner
-    times = entries["count"]
+        starts = np.flatnonzero(np.diff(passage, prepend=passage[:1] + 1))
+    times = entries["count"].copy()
+    words = np.add.reduceat(times, starts, dtype=np.int32).astype(np.float32)
     if not times.all():
         said = times > 0
         passage, entries, times = passage[said], entries[said], times[said]
-    return Terms(passage, entries["term"].copy(), times.copy(), passages)
+    return Terms(passage, entries["term"].copy(), times, passages, words)
 
 
 def read_words(name: str) -> list[str]:

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from holdfast.core.errors import ClosedError, InDoubtError, KeyMissingError
 from holdfast.core.records import COUNT_BITS, KIND_BITS, LAST_KIND, MESSAGE_BITS, OWN, TYPES, State, Subject
 from holdfast.core.values import parse_json_object
-from holdfast.ports.feed import NEVER
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^--.*\n?", re.MULTILINE)
@@ -32,7 +31,6 @@ _WORDS: Final = {
     "KEY_BITS": str(KIND_BITS + COUNT_BITS),
     "LAST_KIND": str(LAST_KIND),
     "MESSAGE_BITS": str(MESSAGE_BITS),
-    "NEVER": str(NEVER),
     "OWN_KINDS": ", ".join(str(TYPES[kind].code) for kind in OWN),
     "TEXT_KINDS": ", ".join(str(kind.code) for kind in TYPES.values() if kind.is_text),
 }

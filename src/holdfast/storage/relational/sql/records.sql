@@ -245,9 +245,9 @@ ORDER BY key
 -- name: index_page
 SELECT count(*) AS count, string_agg(id, chr(31)) AS id, string_agg(agent_id, chr(31)) AS agent_id,
        string_agg(coalesce(session_id, ''), chr(31)) AS session_id,
-       string_agg(created_at::text, ',') AS created_at, string_agg(updated_at::text, ',') AS updated_at,
-       string_agg(coalesce(aged_from + delete_after, :NEVER)::text, ',') AS hidden_from,
-       string_agg((CASE WHEN state = 'archived' THEN 0 ELSE coalesce(aged_from + archive_after, :NEVER) END)::text, ',')
+       string_agg(created_at::text, ',') AS created_at, string_agg((updated_at - created_at)::text, ',') AS changed_after,
+       string_agg(coalesce(aged_from + delete_after, -1)::text, ',') AS hidden_from,
+       string_agg((CASE WHEN state = 'archived' THEN 0 ELSE coalesce(aged_from + archive_after, -1) END)::text, ',')
        AS archived_from, string_agg(metadata, chr(31)) AS metadata,
        string_agg((CASE WHEN model = $1 THEN coalesce(length(vectors), 0) ELSE 0 END)::text, ',') AS vector_sizes,
        join_bytes(CASE WHEN model = $1 THEN vectors END) AS vectors,
