@@ -470,23 +470,20 @@ class ScopeIndex:
         )
         several = derived.several
         if several is None:
-            weights = self._weigh(found.term, len(query_terms))
-            words, share = _match(found.passage, found.term, impact, weights, len(self._ids))
+            weights = ranking.rarity(len(self), found.holding)
+            words, share = _match(found.passage, found.holding, impact, weights, len(self._ids))
             return words, words, share
-        owner = several.owner.take(found.passage)
+        owner, term = several.owner.take(found.passage), found.term
         begins = np.ones(len(owner), bool)
-        np.logical_or(owner[1:] != owner[:-1], found.term[1:] != found.term[:-1], out=begins[1:])
+        np.logical_or(owner[1:] != owner[:-1], term[1:] != term[:-1], out=begins[1:])
         starts = np.flatnonzero(begins)
-        record, term = owner[starts], found.term[starts]
+        record, holding = owner[starts], np.bincount(term[starts], minlength=len(query_terms))
         times = np.add.reduceat(found.times, starts, dtype=np.float32) if len(starts) else _NOTHING
-        weights = self._weigh(term, len(query_terms))
-        said, _ = _match(found.passage, found.term, impact, weights, len(self._vectors))
+        weights = ranking.rarity(len(self), holding)
+        said, _ = _match(found.passage, found.holding, impact, weights, len(self._vectors))
         impact = ranking.saturation(times, self._length.view.take(record), derived.usual)
-        words, share = _match(record, term, impact, weights, len(self._ids))
+        words, share = _match(record, holding, impact, weights, len(self._ids))
         return ranking.of_record(words, np.maximum.reduceat(said, self._first.view)), said, share
-
-    def _weigh(self, held: Ints, count: int) -> npt.NDArray[np.float64]:
-        return ranking.rarity(len(self), np.bincount(held, minlength=count))
 
     def _best(self, evidence: Floats, count: int) -> list[tuple[int, float]]:
         """The slots with the most evidence, and how much; of equals, those that were changed last."""
@@ -638,12 +635,12 @@ def _sum(values: Floats, first: Ints) -> Floats:
 
 
 def _match(
-    numbers: Ints | npt.NDArray[np.uint32], held: Ints, impact: Floats, weights: npt.NDArray[np.float64], count: int
+    numbers: Ints | npt.NDArray[np.uint32], holding: Ints, impact: Floats, weights: npt.NDArray[np.float64], count: int
 ) -> tuple[Floats, Floats]:
-    """What the query's words say for each of ``count`` records or passages, from each that holds one of them; and what
-    share of the words each has, by their weights.
+    """What the query's words say for each of ``count`` records or passages, from each that holds one of them (word by
+    word); and what share of the words each has, by their weights.
     """
-    each = weights.take(held)
+    each = np.repeat(weights, holding)
     places = numbers.astype(np.intp, copy=False)
     share = np.bincount(places, each / max(float(weights.sum()), ranking.LEAST), count).astype(np.float32)
     each *= impact

@@ -32,8 +32,13 @@ class Found(NamedTuple):
     passage: npt.NDArray[np.uint32]
     times: npt.NDArray[np.uint8]
     """How often the passage has the term."""
-    term: Ints
-    """Which of the terms, by its place among them."""
+    holding: Ints
+    """How many passages have each of the terms."""
+
+    @property
+    def term(self) -> Ints:
+        """Which of the terms, by its place among them."""
+        return np.repeat(np.arange(len(self.holding)), self.holding)
 
 
 class Postings:
@@ -69,6 +74,11 @@ class Postings:
         passages, counts, impacts = [_NO_PASSAGES], [_NO_COUNTS], [_NO_IMPACT]
         holding = np.zeros(len(terms), np.int64)
         tail = self._tail_slices(terms)
+        if tail is not None:
+            low, _ = _halves(np.concatenate([_NO_POSTINGS, *tail]))
+            late, times = low >> _COUNT_BITS, low.astype(np.uint8)
+            late_impact = ranking.saturation(times.astype(np.float32), lengths.take(late), usual)
+        end = 0
         for number, at in enumerate(self._terms.searchsorted(terms).tolist()):
             if at < len(self._terms) and self._terms[at] == terms[number]:
                 part = slice(self._starts[at], self._starts[at + 1])
@@ -76,17 +86,18 @@ class Postings:
                 counts.append(self._counts[part])
                 impacts.append(self._impact[part])
                 holding[number] = part.stop - part.start
-            if tail is not None and len(waiting := tail[number]):
-                low, _ = _halves(waiting)
-                passages.append(late := low >> _COUNT_BITS)
-                counts.append(low.astype(np.uint8))
-                impacts.append(ranking.saturation(counts[-1].astype(np.float32), lengths.take(late), usual))
-                holding[number] += len(waiting)
-        found = Found(np.concatenate(passages), np.concatenate(counts), np.repeat(np.arange(len(terms)), holding))
+            if tail is not None and (waiting := len(tail[number])):
+                part = slice(end, end := end + waiting)
+                passages.append(late[part])
+                counts.append(times[part])
+                impacts.append(late_impact[part])
+                holding[number] += waiting
+        found = Found(np.concatenate(passages), np.concatenate(counts), holding)
         impact = np.concatenate(impacts)
         if present is not None:
             here = present.take(found.passage)
-            return Found(found.passage[here], found.times[here], found.term[here]), impact[here]
+            holding = np.bincount(found.term[here], minlength=len(terms))
+            return Found(found.passage[here], found.times[here], holding), impact[here]
         return found, impact
 
     def renumber(self, numbers: Ints) -> None:
