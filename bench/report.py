@@ -78,8 +78,8 @@ def write_large_scope(docs: Path, figures: Sequence[Figure], parts: Mapping[str,
 def write_round_trips(docs: Path, figures: Sequence[Figure]) -> None:
     """The section on a PostgreSQL that is a millisecond away."""
     text = (
-        "A proxy on loopback delays every byte between Holdfast and PostgreSQL by 0.5 ms in each direction. Both ways "
-        f"to add take turns,\n{AT_A_TIME} calls at a time; least disturbed of {PASSES} passes of {ROUNDS} calls.\n"
+        "A proxy on loopback delays every byte between Holdfast and PostgreSQL by 0.5 ms in each direction. All "
+        f"take turns,\n{AT_A_TIME} calls at a time; least disturbed of {PASSES} passes of {ROUNDS} calls.\n"
         f"`python -m bench --only round_trips` on a {machine()}.\n\n" + _table(figures)
     )
     write_section(docs, "Round trips", text)

@@ -1,4 +1,5 @@
-"""What a round trip to PostgreSQL costs an ``add``: with and without the statement that relies on the last write.
+"""What round trips to PostgreSQL cost an ``add`` (with and without the statement that relies on the last write), a
+``delete`` and a ``correct``.
 
 A proxy on loopback delays every byte by half a millisecond in each direction. ``python -m bench --only round_trips``.
 """
@@ -31,7 +32,7 @@ _PR_SET_TIMERSLACK = 29
 
 
 def measure() -> list[Figure]:
-    """The milliseconds of an add over the slow line, in both ways, which take turns."""
+    """The milliseconds of an add over the slow line, in both ways, of a delete and a correction, which take turns."""
     with postgres(durable=True) as server, tempfile.TemporaryDirectory() as home:
         urls = [server.new_database(tcp=True) for _ in range(2)]
         with proxy(server.port) as port:
@@ -43,21 +44,30 @@ def measure() -> list[Figure]:
                 psycopg.connect(urls[0], autocommit=True) as direct,
             ):
                 asking.database._expectations = _NoExpectations()  # type: ignore[attr-defined]
-                fresh = iter(sentences(4 * ROUNDS * PASSES, 7))
+                fresh = iter(sentences(6 * ROUNDS * PASSES, 7))
                 ours, theirs = (one.manager("ann", "guide") for one in (relying, asking))
+                known = sentences(4 * ROUNDS * PASSES, 8)
+                ids = iter(
+                    relying.manager("ben", "guide").add_many(known)["memory_ids"]
+                )  # whose writes do not meet ann's
+                other = relying.manager("ben", "guide")
 
                 def one_pass() -> list[Figure]:
-                    near, trip, one, two = timed_together(
+                    near, trip, one, two, gone, corrected = timed_together(
                         lambda _: direct.execute("SELECT 1"),
                         lambda _: line.execute("SELECT 1"),
                         lambda _: ours.add(next(fresh)),
                         lambda _: theirs.add(next(fresh)),
+                        lambda _: other.delete(next(ids)),
+                        lambda _: other.correct(next(ids), next(fresh)),
                     )
                     return [
                         Figure("floor: a round trip over loopback", *near, "", met=True),
                         Figure("floor: a round trip through the proxy", *trip, "", met=True),
                         Figure("add that asks first", *two, "", met=True),
                         Figure("add that relies on the last write", *one, "p50 ≤ 0.8 × that", one[0] <= 0.8 * two[0]),
+                        Figure("delete", *gone, "", met=True),
+                        Figure("correct", *corrected, "", met=True),
                     ]
 
                 return least_disturbed(one_pass)
