@@ -236,6 +236,7 @@ def test_an_export_is_a_job_that_sends_its_file_and_says_how_much(
     assert f'content="0; url={job.path}/file"' in job.html, "a browser begins by itself, without scripts too"
     own_site.holdfast.services.clock.advance(minutes=5)  # type: ignore[attr-defined]
     assert "about to save the file" in browser.get(job.path).text, "it waits"
+    assert "data-refresh" in browser.get(job.path).html
     for _ in range(2):
         sent = browser.get(f"{job.path}/file").response
         assert sent.headers["content-disposition"].startswith(f'attachment; filename="{action}.')
@@ -358,13 +359,17 @@ def test_the_sessions_page_shows_what_belongs_to_sessions_elsewhere_and_what_is_
 def test_a_key_for_one_agent_is_shown_the_versions_and_the_life_that_the_agent_sees(own_site: Site) -> None:
     release(own_site)
     memory, one = own_site.world.engine.manager(USER, AGENT), whose(own_site)
+    memory.delete(one["memory_id"])
+    memory.restore(one["memory_id"])
     memory.correct(one["memory_id"], "Ann moved the key.", reason="She said so.")
+    memory.add("The key is elsewhere.", derived_from=[one["memory_id"]])
     other = own_site.world.engine.manager(USER, "scout").add("The scout's own.", "persona")["memory_id"]
     browser = own_site.browser("read", agents=[AGENT])
     shown = browser.get("/console/record", **one)
     assert "Ann moved the key." in shown.text
     assert "blue pot" in shown.text, "what it said before"
     assert "corrected" in shown.text
+    assert "restored" in shown.text
     assert "version 2 of 2" in shown.text
     assert browser.get("/console/record", user_id=USER, agent_id=AGENT, memory_id=other).status == 404
     assert browser.get("/console/record", user_id=USER, agent_id="scout", memory_id=other).code == "forbidden"

@@ -59,7 +59,7 @@ def _read_story(visit: Visit, whose: Mapping[str, Any]) -> dict[str, Any]:
         name: [{"memory_id": one, "memory_type": None, "state": None} for one in said.get(key, ())]
         for name, key in (("sources", "derived_from"), ("derived", "derived"))
     }
-    steps = [*said.get("history", ())]
+    steps = [{"actor": None, "reason": None, "rule": None, **one} for one in said.get("history", ())]
     if said.get("created_at"):
         steps.append(_step(said["created_at"], "added", said.get("source")))
     steps += [_step(one["ended_at"], "corrected", one["ended_by"], one["reason"]) for one in versions]
