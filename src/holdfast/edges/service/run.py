@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -71,7 +72,7 @@ async def _run(mcp: McpApp, callers: Callers) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     async with mcp.run():
         yield
-    callers.workers.close()
+    callers.close()
 
 
 _NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")
@@ -294,6 +295,7 @@ def _serve(
     )
     if own is not None:
         own.start()
+    gc.freeze()  # what is here now stays: requests are not to wait while the collector looks at all of it
     try:
         stop = own.ask_to_stop if own is not None else lambda: None
         ended = server.run(service.app, started=started, stop=stop, finish=service.limit.finish)
