@@ -167,7 +167,7 @@ def batch(call: Call, *, file: str, results: Path | None = None) -> Any:
         --results FILE  Write what became of each operation, as lines of JSON.
 
     Examples:
-        echo '{"operation": "recall", "input": {"user_id": "alice", "agent_id": "cli", "query": "tea"}}' > ops
+        echo '{"operation":"recall","input":{"user_id":"alice","agent_id":"cli","query":"tea"}}' > ops
         holdfast batch ops
         holdfast batch - --results done.jsonl --json < ops
         rm ops done.jsonl
