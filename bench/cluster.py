@@ -1,7 +1,7 @@
 """A Citus cluster beside one PostgreSQL, by the same client: ``python -m bench.cluster CLUSTER_URL URL [users]``.
 
-Both databases are new; that of the cluster has the extension and its nodes, as ``docs/howto/scale-out.md`` says. Only the
-ratios say something where the nodes share a machine.
+Both databases are new. That of the cluster has the extension and its nodes, as ``docs/howto/scale-out.md`` says. Only
+the ratios say something where the nodes share a machine.
 """
 
 from __future__ import annotations
