@@ -301,3 +301,14 @@ def test_documentation_says_nothing_of_what_is_kept(outside: Outside) -> None:
         response = outside.client.get(path)
         assert response.status_code == 200
         assert PRIVATE not in response.text
+
+
+def test_nobody_holds_or_rules_what_is_another_users(holdfast: Holdfast) -> None:
+    theirs = holdfast.manager("alice", AGENT).add("theirs")["memory_id"]
+    _, secret = holdfast.access.create("bob's", rights=["govern"], tenant="default", users=["bob"])
+    options: Any = {"headers": {"Authorization": f"Bearer {secret}"}}
+    one = {"user_id": "bob", "memory_id": theirs}
+    with Client(build_app(holdfast, keys_required=True)) as client:
+        held = client.post("/v1/holds", {**one, "reason": "r"}, **options)
+        ruled = client.request("PUT", "/v1/policies/long_term", json={**one, "keep_days": 900}, **options)
+    assert [(said.status_code, said.json()["code"]) for said in (held, ruled)] == [(404, "not_found")] * 2

@@ -166,13 +166,44 @@ def test_a_hold_says_how_much_it_covers_where_that_is_cheap(holdfast: Holdfast, 
     assert covered(hold_all(holdfast, user_id="user_123")) == {"memories": 2, "sessions": 1}
     assert covered(hold_all(holdfast, user_id="nobody")) == {"memories": 0, "sessions": 0}
     assert covered(hold_all(holdfast, memory_id=fact)) == {"memories": 1}
-    assert covered(hold_all(holdfast, memory_id=fact, user_id="nobody")) == {"memories": 0}
+    assert covered(hold_all(holdfast, memory_id=fact, agent_id="other")) == {"memories": 0}
     assert covered(hold_all(holdfast, memory_id=message, user_id="user_123")) == {"messages": 1}
     assert covered(hold_all(holdfast, memory_id=message)) is None, "whose message it is, is not known"
     assert covered(hold_all(holdfast, memory_id="search")) == {"tools": 1}
     assert covered(hold_all(holdfast, tag="case=7")) is None
     with pytest.raises(HeldError):
         holdfast.tools.remove("search")
+
+
+def test_a_hold_or_a_rule_for_what_is_nobodys_is_refused(holdfast: Holdfast, memory: MemoryManager) -> None:
+    fact = memory.add("a fact")["memory_id"]
+    message = memory.short_term.add_message("user", "hello")
+    unknown = "0198c2d4-7b1a-7c3e-9f60-5d2a1c8e4b77"
+    for user, one in (("bob", fact), ("bob", message), ("user_123", unknown)):
+        said = f"no memory or message '{one}' is or was user '{user}''s"
+        with pytest.raises(NotFoundError, match=said):
+            hold_all(holdfast, user_id=user, memory_id=one)
+        for change in (holdfast.policies.set, holdfast.policies.preview):
+            with pytest.raises(NotFoundError, match=said):
+                change("long_term", user_id=user, memory_id=one, keep_days=900)
+        rule = {"memory_type": "long_term", "user_id": user, "memory_id": one, "keep_days": 900}
+        with pytest.raises(NotFoundError, match=said):
+            holdfast.policies.set_all([rule])
+    for one in (fact, message):
+        hold_all(holdfast, memory_id=one)
+        hold_all(holdfast, memory_id=one, user_id="user_123")
+    hold_all(holdfast, user_id="nobody")  # they may come
+
+
+def test_a_rule_and_a_hold_can_wait_for_what_comes_back_from_a_backup(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    fact = memory.add("a fact")["memory_id"]
+    memory.delete(fact)
+    clock.advance(days=20)
+    holdfast.sweep()
+    holdfast.policies.set("long_term", user_id="user_123", memory_id=fact, keep_days=900)
+    hold_all(holdfast, user_id="user_123", memory_id=fact)
 
 
 @pytest.mark.parametrize("whom", [{"user_id": "user_123"}, {"agent_id": "travel_agent"}])

@@ -44,10 +44,13 @@ class Holds:
 
         What several parts name is what all of them name. A tag is ``key=value`` (a field of the metadata) or one of the
         texts in ``metadata["tags"]``. ``memory_id`` is the id of a memory, a message or, alone, a tool.
+        ``NotFoundError`` if it is not, and never was, that user's; without ``user_id`` it may be anybody's message.
         """
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id, "tag": tag}
         whom: dict[str, Any] = {name: check_id(value, name) for name, value in given.items() if value is not None}
         self._check_names_something(whom)
+        if user_id is not None and memory_id is not None:
+            self.tenant.check_known(user_id, memory_id)
         now, words = self.tenant.now(), check_content(reason, "reason", max_bytes=_MOST_TEXT)
         hold = Hold(self.tenant.new_id(now), self.tenant.name, words, "", now, **whom)
         with acting_as(check_author(author)):

@@ -132,7 +132,7 @@ class Policies:
 
     def preview(self, memory_type: MemoryType | str, **rule: Unpack[RuleFields]) -> Preview:
         """What ``set`` with the same arguments would come to. Changes nothing."""
-        return preview_rules(self.tenant, [self._wanted(memory_type, rule)])
+        return preview_rules(self.tenant, [self._check_memory(self._wanted(memory_type, rule))])
 
     def preview_removal(self, memory_type: MemoryType | str, **scope: Unpack[RuleScope]) -> Preview:
         """What ``remove`` with the same arguments would come to. Changes nothing."""
@@ -152,7 +152,8 @@ class Policies:
         Times are days, or ``"never"``. One that makes anything go earlier than now raises ``ConfirmationNeededError``,
         which says how much that is, unless it is confirmed. It takes effect for all records at once.
         """
-        return self._put(self._wanted(memory_type, rule), confirm=confirm, author=author, progress=progress)
+        wanted = self._check_memory(self._wanted(memory_type, rule))
+        return self._put(wanted, confirm=confirm, author=author, progress=progress)
 
     def preview_all(self, rules: Sequence[Mapping[str, Any]], *, exclusive: bool = False) -> ChangeSet:
         """What ``set_all`` with the same arguments would change, and come to. Changes nothing."""
@@ -252,6 +253,12 @@ class Policies:
         rule_id = self.tenant.new_id(self.tenant.now())
         return Rule(rule_id, self.tenant.name, kind, Terms(), **whom, pending=terms)
 
+    def _check_memory(self, rule: Rule) -> Rule:
+        """The rule itself, unless it is for one memory that nobody knows: it would rule nothing."""
+        if rule.memory_id is not None:
+            self.tenant.check_known(rule.user_id or "", rule.memory_id)
+        return rule
+
     def _in_force(self) -> dict[tuple[Any, ...], Rule]:
         """The rules that say something, or are about to, by whom they are for."""
         rules = self.tenant.rules.rules(self.tenant.name)
@@ -272,7 +279,7 @@ class Policies:
             known = others.pop(_whose(rule), None)
             is_kept = known is not None and (known.terms, known.pending) == (rule.pending, None)
             changes.append({"action": "keep" if is_kept else "set", **given})
-            changed += [] if is_kept else [rule]
+            changed += [] if is_kept else [self._check_memory(rule)]
         for rule in others.values() if exclusive else ():
             changes.append({"action": "remove", "memory_type": rule.kind, **rule.scope})
             changed.append(replace(rule, pending=Terms()))

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.errors import NotFoundError, quote
+from holdfast.core.records import Subject
+
 if TYPE_CHECKING:  # what a process does not ask for is not loaded
     from holdfast.ports.conversations import History, ShortTermStore
     from holdfast.ports.coordination import (
@@ -86,6 +89,13 @@ class Tenant(Stores):
     new_id: Callable[[int], str]
     open_part: Callable[[PartRegistration, str | None], SessionPart]
     """What belongs to sessions and lies elsewhere, ready to be used; with the URL that it lies at, if that is known."""
+
+    def check_known(self, user_id: str, item: str) -> None:
+        """``NotFoundError`` if something is no memory or message of a user, and was none: what was may come back."""
+        whose = Subject(self.name, user_id)
+        if self.records.get(whose, item) or self.history.find_message(whose, item) or self.audit.of_item(whose, item):
+            return
+        raise NotFoundError(f"no memory or message {quote(item)} is or was user {user_id!r}'s; nothing was changed")
 
 
 def read_pages(read: Callable[..., tuple[list[T], Any]], limit: int) -> Iterator[list[T]]:

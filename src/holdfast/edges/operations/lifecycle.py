@@ -269,7 +269,7 @@ class AddedHold(output_of(HoldResult)):  # type: ignore[misc]
     )
 
 
-@holds.add("POST /holds", GOVERN, WHOSE, AddedHold, status=201)
+@holds.add("POST /holds", GOVERN, WHOSE, AddedHold, status=201, errors=(404,))
 def add_hold(holdfast: Holdfast, asked: NewHold) -> Any:
     """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released."""
     service = holdfast.holds

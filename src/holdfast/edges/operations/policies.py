@@ -102,14 +102,14 @@ def get_rules(memory: MemoryManager, _asked: Scoped) -> RulesResult:
     return memory.rules()
 
 
-@policies.add("POST /policies/{memory_type}/preview", READ, WHOSE, RuleEffect)
+@policies.add("POST /policies/{memory_type}/preview", READ, WHOSE, RuleEffect, errors=(404,))
 def preview_policy(holdfast: Holdfast, asked: NewRule) -> Any:
     """Say what a rule would come to. Changes nothing."""
     preview = holdfast.policies.preview(**asked.to_arguments())
     return {name: getattr(preview, name) for name in RuleEffect.model_fields}
 
 
-@policies.add("PUT /policies/{memory_type}", GOVERN, WHOSE, errors=(428,))
+@policies.add("PUT /policies/{memory_type}", GOVERN, WHOSE, errors=(404, 428))
 def set_policy(holdfast: Holdfast, asked: RuleChange) -> RuleChangeResult:
     """Set a rule, in place of the one for the same kind and scope.
 
