@@ -53,7 +53,7 @@ class Batch(Input):
         }
     )
 
-    items: list[Annotated[BatchItem, WrapValidator(lambda given, _check: given)]] = Field(
+    items: list[Annotated[BatchItem | Any, WrapValidator(lambda given, _check: given)]] = Field(
         min_length=1, max_length=MAX_ITEMS, description="The operations. One that cannot be read is its own failure."
     )
 
