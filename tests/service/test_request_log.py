@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -14,12 +15,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.core.errors import StoreAwayError
+from holdfast.edges.service.limits import Limits, RequestLimit
 from holdfast.edges.service.logs import LogFormat, install_logs, redact
 from holdfast.edges.service.request_log import RequestLog, Traffic
-from service.asking import ask
+from service.asking import ask, ask_async
 
 SECRET = "holdfast_0123456789abcdef0123456789abcdef_" + "Zq3" * 14 + "x"
 
@@ -158,3 +160,28 @@ def test_requests_are_counted_by_route_and_status(app: ASGIApp, traffic: Traffic
     assert 'holdfast_http_request_seconds_count{method="GET",route="/v1/users/{user_id}"} 2.0' in said
     assert "holdfast_http_requests_in_flight 0.0" in said
     assert "alice" not in said
+
+
+def test_what_is_given_up_is_a_line_and_counted_when_it_is_answered_and_not_again_when_it_ends(
+    traffic: Traffic,
+) -> None:
+    async def story() -> None:
+        release = asyncio.Event()
+
+        async def waits(_scope: Scope, receive: Receive, _send: Send) -> None:
+            await receive()
+            await release.wait()
+
+        limit = RequestLimit(waits, Limits(request_seconds=0.01))
+        assert (await ask_async(RequestLog(limit, traffic))).status == 503
+        assert "holdfast_http_requests_in_flight 0.0" in generate_latest(traffic.registry).decode()
+        release.set()
+        await limit.finish()
+        await asyncio.sleep(0)
+
+    with logging_to(LogFormat.JSON) as stream:
+        asyncio.run(story())
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert line["status"] == 503
+    counted = 'holdfast_http_requests_total{method="GET",route="none",status="503"} 1.0'
+    assert counted in generate_latest(traffic.registry).decode()
