@@ -88,6 +88,7 @@ CHECKS: Final = (
     "what_is_stored_is_in_the_state_that_the_model_says",
     "holds_and_rules_are_what_the_model_says",
     "a_plan_says_what_the_model_would_do",
+    "what_is_an_agents_own_does_not_come_back_without_it",
     "the_audit_chain_is_whole",
 )
 
@@ -580,6 +581,14 @@ class Steps:
                 if line.memory_type in KINDS:
                     said[line.memory_type, _STATES[line.action]] += line.records
             assert said == self.model.plan(self.now, self.part)
+
+    def what_is_an_agents_own_does_not_come_back_without_it(self) -> None:
+        """Of one memory at a time."""
+        own = [t for t in self.model.records() if t.kind in OWN and self.model.is_removed(t.agent)]
+        binned = [thing for thing in own if thing.state == "recycled"]
+        if binned:
+            memory_id = binned[self.steps % len(binned)].id
+            self.refused(ConflictError, self.holdfast.recycle.restore, memory_id=memory_id)
 
     def the_audit_chain_is_whole(self) -> None:
         check_chain(self.holdfast)
