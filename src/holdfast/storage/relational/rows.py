@@ -76,7 +76,7 @@ def known_model(tx: Transaction, model: str) -> int | None:
     return tx.find(int, "records.model", (model,))
 
 
-class AliasRow(NamedTuple):
+class NumberAlias(NamedTuple):
     """A subject's number, and its pseudonym."""
 
     number: int
@@ -86,7 +86,7 @@ class AliasRow(NamedTuple):
 def read_aliases(tx: Transaction, numbers: Iterable[int | None]) -> dict[int | None, str]:
     """The pseudonyms of subjects, by their numbers."""
     wanted = [str(number) for number in numbers if number is not None]
-    return {row.number: row.alias.hex() for row in tx.all(AliasRow, "records.aliases", (to_json(wanted),))}
+    return {row.number: row.alias.hex() for row in tx.all(NumberAlias, "records.aliases", (to_json(wanted),))}
 
 
 class Counts(NamedTuple):
