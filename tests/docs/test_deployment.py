@@ -20,7 +20,7 @@ from holdfast import Holdfast
 from holdfast.edges.service.probes import HEALTH, READY
 from holdfast.health.doctor import check_health
 from holdfast.settings import SETTINGS, read_settings
-from holdfast.storage.postgres.connect import BY_SUBJECT, EVERYWHERE
+from holdfast.storage.catalog import TABLES, Spread
 from holdfast.storage.stores import open_short_term
 
 ROOT = Path(__file__).parents[2]
@@ -243,9 +243,8 @@ def test_every_setting_on_a_page_exists(page: str) -> None:
 
 def test_the_page_about_scaling_out_names_every_table() -> None:
     text = (ROOT / "docs" / "howto" / "scale-out.md").read_text(encoding="utf-8")
-    by_subject, everywhere = re.findall(r"^\| `([\w ]+)` \|", text, re.MULTILINE)
-    assert set(by_subject.split()) == set(BY_SUBJECT)
-    assert set(everywhere.split()) == set(EVERYWHERE)
+    named = [set(cell.split()) for cell in re.findall(r"^\| `([\w ]+)` \|", text, re.MULTILINE)]
+    assert named == [{table.name for table in TABLES if table.spread is spread} for spread in Spread]
 
 
 def test_the_page_and_compose_name_where_keys_and_backups_are() -> None:

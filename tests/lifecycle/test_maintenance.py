@@ -45,7 +45,7 @@ def test_freed_space_goes_back_to_the_disk(holdfast: Holdfast, clock: FakeClock)
     holdfast.manager("user", "agent").delete_user_memories("user")
     clock.advance(days=15)
     database = raw.sqlite(holdfast)
-    before = database.path.stat().st_size
+    before = sum(path.stat().st_size for path in database.path.parent.glob("holdfast.db*"))
     assert holdfast.sweep().counts["delete"] == 500
     with database.write() as tx:
         tx.connection.execute("SELECT 1")

@@ -116,7 +116,7 @@ def test_what_cannot_be_corrected_is_refused_with_a_reason(memory: MemoryManager
         memory.revert(ann, to=1)
     with pytest.raises(NotFoundError, match="goes by the key"):
         memory.history(key="nothing")
-    with pytest.raises(InvalidInputError, match="id of a memory, or its key"):
+    with pytest.raises(InvalidInputError, match="id of a memory or its key"):
         memory.history()
     with pytest.raises(NotFoundError, match="no ended version 7"):
         memory.revert(trait, to=7)

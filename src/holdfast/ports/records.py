@@ -219,14 +219,18 @@ class RecordReader(Protocol):
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:
         """The records with their encodings, in whatever state they are, by id."""
 
+    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
+        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
+
+
+class GroupReader(Protocol):
+    """Reads records of several subjects, each with the ids that are wanted."""
+
     def entries_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Entry]]:
-        """The same of several subjects, each with the ids that are wanted."""
+        """The records of each with their encodings, by their ids."""
 
     def contents_of(self, wanted: Sequence[tuple[Subject, Sequence[str]]]) -> list[dict[str, Content]]:
         """What of each subject's records goes to cold storage, by their ids, without what is not there."""
-
-    def live(self, subject: Subject, kind: Kind, *, after: int = 0, limit: int) -> tuple[list[RecordFacts], int]:
-        """Some of a subject's live records of a kind, without their metadata, and where to go on from."""
 
 
 class Recycled(NamedTuple):
@@ -370,7 +374,7 @@ class QuotaStore(Protocol):
         """
 
 
-class RecordStore(RecordReader, RecordWriter, RecordBin, QuotaStore, Protocol):
+class RecordStore(RecordReader, GroupReader, RecordWriter, RecordBin, QuotaStore, Protocol):
     """Durable records of the kinds that ``TYPES`` calls durable."""
 
 

@@ -541,11 +541,13 @@ class _Evidence(NamedTuple):
     def parts(self, slot: int) -> dict[str, float]:
         """What the evidence of a record is made of."""
         near = 0.0 if self.neighbours is None else float(self.neighbours[slot])
-        return {
+        parts = {
             "vector": float(self.closeness[slot]),
             "lexical": float(self.weight * self.words[slot]),
             "neighbours": near,
         }
+        # Beyond these digits, what is told would depend on the order of additions, and so on how records came here.
+        return {name: round(part, 6) for name, part in parts.items()}
 
 
 class _Derived(NamedTuple):

@@ -453,7 +453,7 @@ def note_other_derivations(tx: Transaction, number: int, key: int, sources: Sequ
 
 
 class SqlRecordReader(SqlStore):
-    """The ``RecordReader`` and the ``RecordBin`` of the relational engines."""
+    """The ``RecordReader``, ``GroupReader`` and ``RecordBin`` of the relational engines."""
 
     def get(self, subject: Subject, record_id: str) -> Record | None:
         found = self._ask_known(subject, RecordRow, "records.get", record_id)
