@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -99,7 +99,7 @@ class Line:
     @cached_property
     def written(self) -> str:
         """The line itself. It begins with what is ours, and nothing in it ends the brackets."""
-        origin = clean(self.origin).replace("[", "(").replace("]", ")")
+        origin = _clean_origin(self.origin)
         return f"- [{' '.join(filter(None, (self.short_id, self.date, origin)))}] {clean(self.text)}"
 
 
@@ -222,6 +222,11 @@ def clean(text: str) -> str:
     if not joined.isprintable():
         joined = "".join(char for char in joined if char.isprintable() or char in _JOINERS)
     return _TAG.sub("(", joined)
+
+
+@lru_cache(256)  # few write what a block shows
+def _clean_origin(origin: str) -> str:
+    return clean(origin).replace("[", "(").replace("]", ")")
 
 
 def _write_text(lines: Sequence[Line]) -> str:

@@ -481,6 +481,8 @@ class SqlRecordReader(SqlStore):
         return {str(row.name): as_record(subject, row) for row in found}
 
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
+        if not record_ids:
+            return {}
         asked = (to_json(record_ids), now, subject.tenant)
         found = self._ask_known(subject, RecordRow, "records.fetch", *asked)
         records = {row.id: as_record(subject, row) for row in found}
