@@ -8,7 +8,6 @@ threads that do nothing else, so that whoever keeps the workers busy keeps nobod
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -41,8 +40,6 @@ _LOOKUPS: Final = 4
 _IDLE_SECONDS: Final = 10.0
 #: More threads than this at work in an embedded store are in each other's way.
 _MAX_EMBEDDED: Final = 16
-#: So many recalls at once keep the cores busy; more only take the interpreter from each other, and from writes.
-_RECALLS: Final = max(2, os.cpu_count() or 2)
 _T = TypeVar("_T")
 _Job = tuple[Context, Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
@@ -210,14 +207,6 @@ class Callers:
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
         self.workers = Workers(WORKERS)
-        at_once = _RECALLS if settings.url.startswith("sqlite") else useful
-        self.recalls = Workers(min(WORKERS, at_once))
-        """For recalls, which are short and many: they wait in line rather than for each other."""
-
-    def close(self) -> None:
-        """Let all threads end when they are done."""
-        self.workers.close()
-        self.recalls.close()
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
         """Who sends a request with these headers; ``UnauthenticatedError`` if nobody does."""

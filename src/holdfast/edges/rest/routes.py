@@ -39,8 +39,6 @@ PREFIX: Final = "/v1"
 _MAX_QUESTION_BYTES: Final = 512 * 1024
 _MAX_FILTERS_CHARS: Final = 16_384
 _JSON: Final = re.compile(r"application/(?:[^;]*\+)?json\s*(?:;|$)", re.IGNORECASE)
-#: What is asked most often, and takes milliseconds.
-_RECALLS: Final = frozenset({"recall", "read_context", "get_memory"})
 _UNREADABLE: Final = (
     "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8"
 )
@@ -92,8 +90,7 @@ class OperationRoute(Route):
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                workers = callers.recalls if self.operation.name in _RECALLS else callers.workers
-                return await workers.run(self._run, request)
+                return await callers.workers.run(self._run, request)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
                 return await callers.workers.run(self._tell_again, request, caller, response)

@@ -72,7 +72,7 @@ async def _run(mcp: McpApp, callers: Callers) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     async with mcp.run():
         yield
-    callers.close()
+    callers.workers.close()
 
 
 _NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")
