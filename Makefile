@@ -6,11 +6,14 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.ready
 SERVED := $(VENV)/.served
 PEERS  := .venv-peers/.ready
-# How many processes run the tests: one more than two cores, because tests wait for servers and for other processes. And
+# How many processes run the tests: more than there are cores, because tests wait for servers and for other processes. And
 # for how many minutes they soak.
-WORKERS ?= 4
+WORKERS ?= 6
 MINUTES ?= 60
-PYTEST  = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+# To see that every benchmark works, without its figures: make bench-full PART=100.
+PART ?= 1
+BENCH = HOLDFAST_BENCH_PART=$(PART) $(BIN)/python -m bench
+PYTEST  = $(BIN)/python -m pytest --forks $(WORKERS) -q
 # Tests start Python often. Where the environment forbids to keep what was compiled, each start would compile it all anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -53,7 +56,7 @@ test: check      ## everything that must hold before a change lands
 quick: lint      ## style, and the tests of core, recall, memory and requirements on SQLite; for the inner loop
 	$(PYTEST) --quick tests/core tests/recall tests/memory tests/requirements
 
-faults: $(STAMP) ## put each deliberate fault into the code, and print what finds it; a quarter of an hour
+faults: $(STAMP) ## put each deliberate fault into the code, and write into docs/promises.md what finds it; a quarter of an hour
 	PYTHONPATH=tests:. $(BIN)/python -m simulation.faults
 
 check:           ## ruff, mypy, import layers, tests; all but the first at the same time
@@ -89,11 +92,11 @@ soak: $(STAMP)   ## more examples, more kills, larger stores, on the disk; ends 
 	$(PYTEST) --soak $(MINUTES)
 
 bench: $(STAMP) $(PEERS)  ## Holdfast beside its peers, under ten minutes; writes a section of docs/benchmarks.md
-	$(BIN)/python -m bench.side_by_side
+	$(BENCH).side_by_side
 
-bench-full: bench  ## the same, Holdfast at 100,000 facts, and every other section of docs/benchmarks.md
-	$(BIN)/python -m bench.side_by_side --growth
-	$(BIN)/python -m bench
+bench-full: bench  ## the same, Holdfast at 100,000 facts, and every other section; over an hour on an idle machine
+	$(BENCH).side_by_side --growth
+	$(BENCH)
 
 bench-check: $(STAMP)  ## are the latency targets met? a minute or two; fails loudly where one is missed
 	$(BIN)/python -m bench --check

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import httpx
 import pytest
 import typer.main
 import typer.testing
@@ -19,11 +20,13 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import effort
 from clocks import FakeClock
+from forks import Forks
 from holdfast import Holdfast, MemoryManager
 from holdfast.recall import embedders
 from holdfast.recall.embedders import static
 from holdfast.storage.relational.database import Database
 from homes import Homes, database_of
+from launcher import launcher
 
 # No example is judged by how long it took. A result decides over a landing, so the examples are the same every time;
 # ``make soak`` draws others.
@@ -34,17 +37,21 @@ settings.register_profile("quick", settings.get_profile("holdfast"), max_example
 settings.register_profile("soak", settings.get_profile("holdfast"), max_examples=1_000, derandomize=False)
 settings.load_profile("holdfast")
 
-# To load the embedder and to make all commands takes longer than most tests: the tests of one process share them.
+# To load the embedder, to make all commands, and to read the certificates that no server here has takes longer than most
+# tests: the tests of one process share them.
 vars(embedders)["_static"] = cache(embedders._static)
 vars(static)["_read_tokenizer"] = cache(static._read_tokenizer)
 vars(static)["read_pieces"] = cache(static.read_pieces)
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
+vars(httpx._transports.default)["create_ssl_context"] = cache(httpx.create_ssl_context)
 
 
 #: Stores of tests lie here if there is as much room: nobody waits for a disk, and what a killed process leaves behind is
 #: the same.
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 _ROOM = 4 << 30
+#: So many tests will start commands.
+_MANY = 1_000
 _SERVICES = {"lifecycle", "privacy", "memory", "domains", "backups", "requirements"}
 
 
@@ -55,6 +62,7 @@ def _can_lie_in_memory() -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=0, metavar="COUNT", help="run the tests in so many processes")
     parser.addoption("--quick", action="store_true", help="only the embedded engine, and few examples of each property")
     parser.addoption("--every-engine", action="store_true", help="every test of services on every engine")
     parser.addoption(
@@ -69,6 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: tries more with --soak")
     config.addinivalue_line("markers", "sampled: on a server, only some parameters are tried without --soak")
+    if forks := config.getoption("--forks"):
+        config.pluginmanager.register(Forks(forks))
     if config.getoption("--quick"):
         settings.load_profile("quick")
         effort.set_scale(effort.QUICK)
@@ -108,8 +118,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda item: not _on_server(item))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported and collected stays until the end: nobody has to look at it again to find garbage."""
+    if session.config.getoption("--forks") and len(session.items) > _MANY:
+        launcher()  # one for all forks
     gc.collect()
     gc.freeze()
 

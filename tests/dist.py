@@ -72,7 +72,7 @@ def follow_readme(folder: Path, programs: Path) -> None:
     """Do what the README says, with the programs of an environment and those of the system."""
     folder.mkdir()
     script = programs / "script"
-    script.write_text(f'#!/bin/sh\nexec {programs}/python -c "$1"\n')
+    script.write_text(f'#!/bin/sh\nexec {programs}/python "$@"\n')
     script.chmod(0o700)
     path = os.pathsep.join([str(programs), "/usr/local/bin", "/usr/bin", "/bin"])
     reader = Reader(folder, {"8422": free_port()}, {"PATH": path, "PYTHONPATH": ""})

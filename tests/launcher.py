@@ -1,7 +1,8 @@
-"""The command ``holdfast`` for tests that run it in a process of its own: as a fork of one that has imported everything.
+"""Commands and scripts for tests that run them in processes of their own: forks of one that has imported everything.
 
-A shell finds the command in ``Launcher.folder``. What stands there hands its arguments, folder, environment and open
-files to the launcher, which forks; and ends as the fork ended. To import Holdfast takes many times as long as that.
+A shell finds ``holdfast``, and ``script``, which is called as Python is, in ``Launcher.folder``. What stands there hands its
+arguments, folder, environment and open files to the launcher, which forks; and ends as the fork ended. To import Holdfast
+takes many times as long as that. Whoever is to kill what was started starts it with ``start_script``.
 The clocks of a launcher can be other than the machine's: a fork whose environment has ``MOMENT`` begins at that time.
 """
 
@@ -15,6 +16,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,27 +41,34 @@ with open(asked.fileno()) as answers:
     fork = int(answers.readline())
     for number in (_signal.SIGINT, _signal.SIGTERM):
         _signal.signal(number, lambda number, frame: os.kill(fork, number))
-    sys.exit(int(answers.readline() or 128 + _signal.SIGKILL))
+    code = int(answers.readline() or -_signal.SIGKILL)
+if code < 0:
+    if code != -_signal.SIGKILL:
+        _signal.signal(-code, _signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
 """
 
 
 class Launcher:
-    """A process that forks commands, and the folder in which shells find them: ``holdfast``, and ``script``."""
+    """A process that forks commands, and the folder in which shells find them."""
 
     def __init__(self, *, clocks: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="launcher-"))  # the launcher removes it when it ends
         address = str(self.folder / "socket")
-        for name in ("holdfast", "script"):
+        for name in ("holdfast", "script", "kill"):
             path = self.folder / name
             path.write_text(_ASK.format(python=sys.executable, address=address))
             path.chmod(0o700)
         command = [sys.executable, __file__, address, *(["clocks"] if clocks else [])]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._owner = os.getpid()
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        if os.getpid() == self._owner:  # a fork of the tests uses what belongs to the process that it is a fork of
+            self._process.communicate(timeout=60)
 
     def __enter__(self) -> Launcher:
         return self
@@ -74,9 +83,28 @@ class Launcher:
         return os.pathsep.join([str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
+class Forked(subprocess.Popen[str]):
+    """A script in a fork of the launcher, from the side of whoever started it."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send it to the fork. What stands for that here ends as the fork does, as soon as it is gone."""
+        kill = [str(launcher().folder / "kill"), str(self.pid)]
+        if self.poll() is not None:
+            return
+        if sig != signal.SIGKILL or subprocess.run(kill, check=False, timeout=60).returncode:  # there is none yet
+            super().send_signal(sig)
+
+
+def start_script(*arguments: object, **options: Any) -> Forked:
+    """Start a script, as ``python`` would with these arguments."""
+    return Forked([launcher().folder / "script", *map(str, arguments)], text=True, **options)
+
+
 # --- the process that forks -------------------------------------------------------------------------------------------
 
 _began = time.monotonic_ns()
+_forks: dict[int, tuple[int, socket.socket]] = {}
+"""By the process that stands for it: a fork, and where to tell how it ended."""
 _start: int | None = None
 """Where the wall clock of this process began, in nanoseconds; the steady one began at zero. Else both are the machine's."""
 
@@ -121,6 +149,8 @@ def _warm_up() -> None:
     import typer.main
     from typer.testing import CliRunner
 
+    import holdfast.edges.mcp.transport
+    import holdfast.integrations.langgraph.threads  # noqa: F401
     from holdfast.edges.cli.app import app
     from holdfast.recall.embedders import static
 
@@ -137,40 +167,55 @@ def _warm_up() -> None:
 
 
 def _serve(address: str) -> None:
-    """Fork for whoever asks, until standard input ends."""
+    """Fork for whoever asks, and tell how forks ended, until standard input ends."""
     _warm_up()
-    signal.signal(signal.SIGCHLD, _reap)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(address)
         door.listen(64)
         print("ready", flush=True)  # noqa: T201 - it is what the test waits for
         while True:
-            if sys.stdin in select.select([sys.stdin, door], [], [])[0]:
+            ready = select.select([sys.stdin, door, woken], [], [])[0]
+            if sys.stdin in ready:
                 shutil.rmtree(Path(address).parent)
                 return
-            asked, _ = door.accept()
-            if os.fork() == 0:
-                door.close()
-                os._exit(_answer(asked))
-            asked.close()
+            if woken in ready:
+                os.read(woken, 4096)
+                _reap()
+            if door in ready:
+                asked, _ = door.accept()
+                (stands_for,) = struct.unpack("i8x", asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                if (fork := os.fork()) == 0:
+                    signal.set_wakeup_fd(-1)
+                    door.close()
+                    os._exit(_answer(asked))
+                _forks[stands_for] = fork, asked
 
 
-def _reap(_number: int, _frame: object) -> None:
-    """Wait for the forks that have ended, so that their time counts as this process's."""
+def _reap() -> None:
+    """Wait for the forks that have ended, and tell how."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            (stands_for,) = (one for one, (fork, _) in _forks.items() if fork == ended[0])
+            with _forks.pop(stands_for)[1] as asked, suppress(BrokenPipeError):
+                asked.send(f"{os.waitstatus_to_exitcode(ended[1])}\n".encode())
 
 
 def _answer(asked: socket.socket) -> int:
-    """Run what is asked for in this process, and tell how it ended."""
+    """Run what is asked for in this process; its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for _, other in _forks.values():
+        other.close()
     asked.send(f"{os.getpid()}\n".encode())
     files = array.array("i")
     first, passed, *_ = asked.recvmsg(4, socket.CMSG_SPACE(3 * files.itemsize))
     files.frombytes(passed[0][2])
     with asked.makefile("rb") as stream:
         how, arguments, folder, environment = marshal.loads(stream.read(int.from_bytes(first, "big")))  # noqa: S302 - from our own script
+    asked.close()
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -187,7 +232,6 @@ def _answer(asked: socket.socket) -> int:
             stream_out.flush()
         except BrokenPipeError:
             code = code or 1
-    asked.send(f"{code}\n".encode())
     return code
 
 
@@ -200,15 +244,29 @@ def _run(how: str, arguments: list[str]) -> int:
 
             sys.argv = [how, *arguments]
             main()
+        elif how == "kill":
+            fork, _ = _forks.get(int(arguments[0])) or sys.exit(1)
+            os.kill(fork, signal.SIGKILL)
         else:
-            (code,) = arguments
-            exec(compile(code, "script", "exec", dont_inherit=True), {"__name__": "__main__"})  # noqa: S102 - a script of the tests
+            _run_script(*arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter ends
         traceback.print_exc()
         return 1
     return 0
+
+
+def _run_script(path: str, *arguments: str) -> None:
+    """Run a script of the tests, as the interpreter does: the text after ``-c``, or a file."""
+    import runpy
+
+    if path == "-c":
+        sys.argv, code = ["-c", *arguments[1:]], compile(arguments[0], "script", "exec", dont_inherit=True)
+        exec(code, {"__name__": "__main__"})  # noqa: S102
+    else:
+        sys.argv = [path, *arguments]
+        runpy.run_path(path, run_name="__main__")
 
 
 @cache

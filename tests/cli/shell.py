@@ -1,4 +1,4 @@
-"""Commands as tests run them: in this process, on a home of their own; or the installed script, in one of its own."""
+"""Commands as tests run them: in this process, on a home of their own; or in a process of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 
 from holdfast import Holdfast
 from holdfast.edges.cli.app import app
+from launcher import launcher
 
+#: The installed script.
 SCRIPT = Path(sys.executable).with_name("holdfast")
 
 
@@ -22,6 +24,11 @@ def use_until_now(home: Path) -> None:
     """A store in which the last write is old has been in use since, so that it believes the machine's clock."""
     with Holdfast.open(home=home, clock=lambda: datetime.now(UTC)) as engine:
         engine.trust.note(engine.services.now())
+
+
+def program() -> Path:
+    """What behaves as the installed script does, and starts faster."""
+    return launcher().folder / "holdfast"
 
 
 class Shell:
@@ -51,6 +58,6 @@ class Shell:
 
 
 def run(*args: str, home: Path, **extra: Any) -> subprocess.CompletedProcess[str]:
-    """The installed script, in a process of its own."""
+    """The command, in a process of its own."""
     env = {**os.environ, "HOLDFAST_HOME": str(home)}
-    return subprocess.run([SCRIPT, *args], env=env, capture_output=True, text=True, timeout=60, check=False, **extra)
+    return subprocess.run([program(), *args], env=env, capture_output=True, text=True, timeout=60, check=False, **extra)

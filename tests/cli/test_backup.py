@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import SCRIPT, Shell
+from cli.shell import Shell, program
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.catalog import Backup
@@ -192,7 +192,7 @@ def on_terminal(home: Path, *args: str, answer: str = "") -> tuple[int, str]:
     os.write(ours, answer.encode())
     env = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "dumb"}
     done = subprocess.run(
-        [SCRIPT, *args], env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False
+        [program(), *args], env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False
     )
     os.write(theirs, b"\n")  # there is something to read, whatever it has shown
     os.close(theirs)

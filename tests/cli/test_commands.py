@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
@@ -319,6 +320,7 @@ def test_an_interrupt_ends_quietly(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["holdfast", "add", "-", "-u", "alice", "--home", str(home)])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(_Interrupted())))
+    monkeypatch.setattr(atexit, "register", lambda _: None)  # it would end this process as it ends a command
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130

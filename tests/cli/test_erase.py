@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import SCRIPT, Shell
+from cli.shell import Shell, program
 from holdfast import Holdfast
 from holdfast.core.records import Subject
 from holdfast.privacy.keys.master import new_master_text
@@ -72,7 +72,7 @@ def test_on_a_terminal_it_shows_what_would_go_and_asks(alice: Shell, answer: str
     os.write(ours, f"{answer}\n".encode())
     env = {**os.environ, "HOLDFAST_HOME": str(alice.home), "TERM": "dumb"}
     done = subprocess.run(
-        [SCRIPT, "erase", "alice"],
+        [program(), "erase", "alice"],
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
     )  # fmt: skip
     os.close(theirs)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import SCRIPT, Shell, run
+from cli.shell import Shell, program, run
 from clocks import FakeClock
 from holdfast import Holdfast
 
@@ -63,7 +63,7 @@ def test_json_alone_is_the_whole_export_as_one_document(shell: Shell) -> None:
 def test_a_pipe_gets_the_zip_and_nothing_else(shell: Shell) -> None:
     fill(shell)
     done = subprocess.run(
-        [SCRIPT, "export", "alice", "--to", "-", "--home", str(shell.home)],
+        [program(), "export", "alice", "--to", "-", "--home", str(shell.home)],
         capture_output=True, timeout=60, check=True,
     )  # fmt: skip
     assert contents(done.stdout) == ["Likes tea"]
@@ -73,7 +73,7 @@ def test_a_pipe_gets_the_zip_and_nothing_else(shell: Shell) -> None:
 def test_whoever_has_seen_enough_of_the_zip_sees_no_traceback(shell: Shell) -> None:
     noise = secrets.token_hex(2**20)  # more than a pipe holds, however it is compressed
     shell.ok("add", noise, "-u", "alice")
-    command = [str(SCRIPT), "export", "alice", "--to", "-", "--home", str(shell.home)]
+    command = [str(program()), "export", "alice", "--to", "-", "--home", str(shell.home)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

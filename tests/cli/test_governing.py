@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.shell import SCRIPT, Shell, use_until_now
+from cli.shell import Shell, program, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.rules import DEFAULTS
@@ -157,7 +157,7 @@ def test_on_a_terminal_a_file_that_shortens_asks(shell: Shell, episode: str, pol
     os.write(ours, f"{answer}\n".encode())
     env = {**os.environ, "HOLDFAST_HOME": str(shell.home), "TERM": "dumb"}
     done = subprocess.run(
-        [SCRIPT, "policy", "apply", str(policies)],
+        [program(), "policy", "apply", str(policies)],
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
     )  # fmt: skip
     os.close(theirs)

@@ -16,7 +16,7 @@ import pytest
 from bench.servers import PostgresServer
 
 from cli.examining import examine, leave_settings
-from cli.shell import SCRIPT, Shell
+from cli.shell import Shell, program
 from clocks import FakeClock
 from conformance.engines import postgres_server
 from holdfast import Holdfast, KeyringError
@@ -193,10 +193,12 @@ def test_what_the_page_and_the_command_name_is_all_that_another_home_needs(
 def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:
     mine, its = pty.openpty()
     env = {**os.environ, "HOLDFAST_HOME": str(filled.home), "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen([SCRIPT, "migrate", "--to", url, "--json"], env=env, stdout=subprocess.DEVNULL, stderr=its):
+    with subprocess.Popen(
+        [program(), "migrate", "--to", url, "--json"], env=env, stdout=subprocess.DEVNULL, stderr=its
+    ):
         pass
     with subprocess.Popen(
-        [SCRIPT, "migrate", "--to", postgres_server().new_database()], env=env, stdout=subprocess.DEVNULL, stderr=its
+        [program(), "migrate", "--to", postgres_server().new_database()], env=env, stdout=subprocess.DEVNULL, stderr=its
     ) as watched:
         assert watched.wait(60) == 0
     os.close(its)

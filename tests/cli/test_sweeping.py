@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import SCRIPT, Shell, use_until_now
+from cli.shell import Shell, program, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 
@@ -140,7 +140,7 @@ def test_a_clock_behind_the_last_sweep_asks_first(shell: Shell, home: Path, old:
 def test_on_a_terminal_a_sweep_shows_its_progress(home: Path, old: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     env = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "xterm"}
-    done = subprocess.run([SCRIPT, "sweep"], env=env, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True)
+    done = subprocess.run([program(), "sweep"], env=env, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True)
     os.close(theirs)
     drawn = os.read(ours, 65_536).decode()
     os.close(ours)

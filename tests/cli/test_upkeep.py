@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 import raw
-from cli.shell import SCRIPT, Shell, use_until_now
+from cli.shell import Shell, program, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.edges.cli.app import log_on_stderr
@@ -167,7 +167,7 @@ def test_one_job_runs_by_hand(shell: Shell, home: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: str(number.name))
 def test_serving_goes_on_until_a_signal_ends_it(home: Path, number: signal.Signals) -> None:
     env = {**os.environ, "HOLDFAST_HOME": str(home)}
-    command = [str(SCRIPT), "schedule", "run"]
+    command = [str(program()), "schedule", "run"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         assert server.stdout is not None

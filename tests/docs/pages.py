@@ -139,7 +139,7 @@ class Reader:
                         self._do(command)
                 elif block.language == "python" and block.is_run:
                     script = f"import warnings\nwarnings.simplefilter('error')\n{block.text}"
-                    printed = self._finish(["script", self._fit(script)])
+                    printed = self._finish(["script", "-c", self._fit(script)])
                     assert block.output or not printed, f"the page does not show what this prints:\n{printed}"
                     check_output(block.text, self._fit(block.output), printed)
                     self.ran.append(block.text)

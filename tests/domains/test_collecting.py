@@ -65,7 +65,7 @@ def test_a_write_that_was_undone_leaves_nothing_to_later_ones(
     labels = [{"source_type": "context", "context_id": number} for number in range(3)]
     same = [holdfast.services.new_id(0)] * 3
     with monkeypatch.context() as ids:  # two of one id: by then the profile was made, and found twice
-        ids.setattr(Services, "new_ids", lambda *_: same)
+        ids.setattr(Services, "ids_at", lambda *_: same)
         with pytest.raises(ConflictError, match="has this id"):
             memory.add_many(["a", "b", "c"], metadata=labels)
 

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from launcher import start_script
 
 SCRIPT = Path(__file__).with_name("child.py")
 SECONDS = 120
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    return start_script(SCRIPT, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def end(process: subprocess.Popen[str]) -> None:

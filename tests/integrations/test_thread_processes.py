@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.integrations.langgraph.threads import Threads
 from integrations.graphs import PLACES, Place, config_of, langgraph_time, look, say, talk
+from launcher import start_script
 
 #: Does something to a session, and is killed before or after the part of it was moved, or never.
 MOVER = """
@@ -57,8 +57,7 @@ class World:
 
     def start(self, verb: str, moment: str = "never") -> subprocess.Popen[str]:
         """Another process that does something to the store."""
-        command = [sys.executable, "-c", MOVER, str(self.home), verb, moment]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return start_script("-c", MOVER, self.home, verb, moment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self, verb: str, moment: str) -> None:
         """The same, killed at a moment."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+from launcher import start_script
 
 SCRIPT = Path(__file__).with_name("child.py")
 SECONDS = 120
@@ -18,12 +19,7 @@ class Child:
     """A running process that answers in lines of JSON."""
 
     def __init__(self, verb: str, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), verb, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start_script(SCRIPT, verb, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def hear(self) -> Any:
         """The next answer."""

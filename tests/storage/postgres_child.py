@@ -137,6 +137,9 @@ class Child:
                 on_statement(lambda _name, _count: None)
                 os.kill(os.getpid(), signal.SIGSTOP)
 
+        # One group at a time: one that is stopped between statements that are sent together is not idle to the server.
+        records: Any = self.holdfast.services.records
+        records._database._database.writers = 1
         on_statement(stop)
         return self.sweep()
 
