@@ -131,7 +131,7 @@ def _closeness(rows: Sequence[IndexRow], query: Vector | None) -> tuple[dict[str
     largest = max(map(abs, total)) or 1
     direction = _unit([round(part * (127 / largest)) for part in total])
     share = len(embedded) / (len(embedded) + 10)
-    removed = share * (2 - share) if any(total) else 0.0
+    removed = round(share * (2 - share) * 4096) / 4096 if any(total) else 0.0
 
     def cosine(a: Vector, b: Vector) -> float:
         own = math.prod(math.sqrt(max(1 - removed * _dot(x, direction) ** 2, 0.02)) for x in (a, b))

@@ -1,7 +1,8 @@
-"""The first texts of a process: cut without the compiled tokenizer, and exactly as it would cut them."""
+"""Ordinary texts: cut without the compiled tokenizer, and exactly as it would cut them."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -45,7 +46,13 @@ def texts() -> list[str]:
 def test_a_word_of_the_vocabulary_is_one_token() -> None:
     words = [word for word in pieces()._ids if word.startswith("▁") and "▁" not in word[1:] and len(word) > 1]
     assert len(words) > 10_000
-    assert [word for word in words if pieces().cut_word(word[1:]) != [pieces()._ids[word]]] == []
+    assert [word for word in words if pieces().cut_part(word) != (pieces()._ids[word],)] == []
+
+
+def test_no_token_has_a_digit_and_anything_else() -> None:
+    assert [
+        token for token in pieces()._ids if re.search("[0-9]", token) and not re.fullmatch("[0-9]|<0x..>", token)
+    ] == []
 
 
 def test_ordinary_texts_are_cut_as_the_tokenizer_cuts_them() -> None:
@@ -59,7 +66,9 @@ def test_ordinary_texts_are_cut_as_the_tokenizer_cuts_them() -> None:
     st.one_of(
         st.text(min_size=1, max_size=60),
         st.text(alphabet="aab ce\n<s>/unk0x▁'.é漢🎿", min_size=1, max_size=60),
-        st.lists(st.sampled_from(["a", "aa", "ing", "the", " ", "1", "00", "er", "T", "."]), min_size=1).map("".join),
+        st.lists(st.sampled_from(["a", "aa", "ing", "the", " ", "1", "00", "er", "T", ".", "b7"]), min_size=1).map(
+            "".join
+        ),
     )
 )
 def test_any_text_is_cut_as_the_tokenizer_cuts_it_or_left_to_it(text: str) -> None:
@@ -76,7 +85,8 @@ def test_what_means_more_to_the_tokenizer_is_left_to_it(text: str) -> None:
 
 def test_words_are_kept_until_they_are_to_be_forgotten() -> None:
     tokens = static._bundled_tokens()
-    kept: Any = tokens._cut_word
+    assert tokens._pieces is not None
+    kept: Any = tokens._pieces.cut_word
     before = tokens("Zyxwvia skis")
     assert kept.cache_info().currsize > 0
     terms.forget()
@@ -96,7 +106,7 @@ def test_before_and_after_the_tokenizer_is_loaded_a_text_has_the_same_vector() -
     embedder = StaticEmbedder()
     text = "Ada enjoys skiing and noodles in Lisbon"
     first = embedder.embed([text])[0]
-    embedder.embed([f"{number:030}" for number in range(1_000)])
+    embedder.embed(["two  spaces are left to the tokenizer"])
     assert (embedder.embed([text])[0] == first).all()
 
 
@@ -116,15 +126,17 @@ with Holdfast.open(home=sys.argv[1]) as holdfast:
     (line,) = mapped()
     assert line.split()[1].startswith("r--"), line
     assert memory.retrieve("skiing preferences")
-    assert "tokenizers" not in sys.modules, "two texts do not need it"
+    assert "tokenizers" not in sys.modules, "ordinary texts do not need it"
     memory.add_many([f"memory number {n:030}" for n in range(1_000)])
-    assert "tokenizers" in sys.modules, "many unusual words do"
+    assert "tokenizers" not in sys.modules, "nor do many numbers"
+    memory.add("x" * 49)
+    assert "tokenizers" in sys.modules, "a word that is unusually long does"
     assert "wordllama" not in sys.modules
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows what a process has mapped")
-def test_weights_are_mapped_at_first_need_and_the_tokenizer_is_loaded_when_texts_are_many(tmp_path: Path) -> None:
+def test_weights_are_mapped_at_first_need_and_the_tokenizer_when_a_text_is_unusual(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _CHILD, str(tmp_path / "home")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from holdfast.recall.vectors import add_up, cosine, pair_products, products, scales, to_steps, units
+from holdfast.recall.vectors import add_up, cosine, pair_products, products, scales, to_steps, units, widen
 
 
 @pytest.mark.parametrize("dim", [1, 6, 256, 1_040, 1_536, 3_072])
@@ -33,13 +33,23 @@ def test_a_sum_is_exact_and_the_same_in_any_order(count: int) -> None:
     assert add_up(vectors).tolist() == vectors.sum(0, np.int64).tolist() == add_up(vectors[::-1]).tolist()
 
 
+def test_a_vector_by_itself_has_the_steps_that_it_has_among_others() -> None:
+    vectors = np.random.default_rng(2).standard_normal((200, 256)).astype(np.float32)
+    vectors[7] = 0
+    steps = to_steps(vectors)
+
+    assert [to_steps(one).tolist() for one in vectors] == steps.tolist()
+    assert [to_steps(one[np.newaxis])[0].tolist() for one in vectors] == steps.tolist()
+    assert to_steps(vectors[:0]).shape == (0, 256)
+
+
 def test_a_vector_is_the_same_whatever_its_length_and_has_a_cosine_of_1_with_itself() -> None:
     vectors = np.random.default_rng(1).standard_normal((50, 256)).astype(np.float32)
     steps = to_steps(vectors)
 
     assert np.array_equal(to_steps(vectors * np.float32(8)), steps)
     assert np.array_equal(to_steps(steps.astype(np.float32)), steps)
-    assert [cosine(one, one) for one in steps] == pytest.approx([1] * 50, abs=1e-6)
+    assert [cosine(one, one) for one in map(widen, steps)] == pytest.approx([1] * 50, abs=1e-6)
     assert np.linalg.norm(units(steps), axis=1) == pytest.approx(1, abs=1e-6)
     assert np.vecdot(units(steps), vectors) / np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-4)
 
@@ -48,7 +58,7 @@ def test_a_vector_without_a_direction_has_a_cosine_of_0_with_any() -> None:
     nothing, something = to_steps(np.array([[0, 0], [0.6, -0.8]], np.float32))
 
     assert (nothing.tolist(), something.tolist()) == ([0, 0], [95, -127])
-    assert cosine(nothing, something) == cosine(nothing, nothing) == 0
+    assert cosine(widen(nothing), widen(something)) == cosine(widen(nothing), widen(nothing)) == 0
     assert scales(np.stack([nothing, something])).tolist() == [0, pytest.approx((95**2 + 127**2) ** -0.5)]
 
 

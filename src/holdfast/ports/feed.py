@@ -122,32 +122,6 @@ class PackedRows:
             values = (ids[at], agents[at], sessions[at] or None, *times, *found, None, hashes[at], ended[at])
             yield IndexRow._make(values)
 
-    @classmethod
-    def pack(cls, rows: Sequence[IndexRow]) -> PackedRows:
-        """Rows in columns."""
-        vectors = [row.vectors or b"" for row in rows]
-        return cls(
-            len(rows),
-            SEPARATOR.join([row.id for row in rows]),
-            SEPARATOR.join([row.agent_id for row in rows]),
-            SEPARATOR.join([row.session_id or "" for row in rows]),
-            _join([row.created_at for row in rows]),
-            _join([row.updated_at - row.created_at for row in rows]),
-            _join([-1 if row.hidden_from is None else row.hidden_from for row in rows]),
-            _join([-1 if row.archived_from is None else row.archived_from for row in rows]),
-            SEPARATOR.join([row.metadata for row in rows]),
-            _join(map(len, vectors)),
-            b"".join(vectors),
-            _join([len(row.terms) for row in rows]),
-            b"".join([row.terms for row in rows]),
-            _join([row.text_hash or 0 for row in rows]),
-            _join([-1 if row.ended_at is None else row.ended_at for row in rows]),
-        )
-
-
-def _join(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
-
 
 def _or_none(numbers: str, nothing: int) -> list[int | None]:
     return [None if number == nothing else number for number in map(int, numbers.split(","))]

@@ -15,8 +15,9 @@ from holdfast.core.records import Kind
 from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows
 from holdfast.recall import terms
 from holdfast.recall.passages import expand
+from holdfast.recall.postings import Packed, pack
 from holdfast.recall.ranking import Floats, Ints
-from holdfast.recall.vectors import Steps, read_steps
+from holdfast.recall.vectors import Steps, read_steps, scales
 
 #: Stands for a moment that does not come.
 NEVER: Final = 2**63 - 1
@@ -59,6 +60,10 @@ class GrowingArray:
     def replace(self, rows: npt.NDArray[Any]) -> None:
         """Hold these rows and no others."""
         self._buffer = self.view = np.ascontiguousarray(rows, self._buffer.dtype)
+
+    def clear(self) -> None:
+        """Hold no rows."""
+        self.view = self._buffer = self._buffer[:0].copy()
 
     def widen(self, width: int) -> None:
         """Make all rows this long, and all zeros."""
@@ -155,15 +160,14 @@ class Batch(NamedTuple):
     """How many passages each record has."""
     vectors: Steps
     """A row for each passage; zeros where there is no vector."""
+    scale: Floats
+    """What makes each of them one of length 1."""
     bare: list[str]
     """The ids of the records without vectors."""
     words: Floats
     """How many words each passage has."""
-    passage: npt.NDArray[np.uint32]
-    """For each term of each passage: which passage of the batch holds it, ..."""
-    term: npt.NDArray[np.uint32]
-    times: npt.NDArray[np.uint8]
-    """... and how often."""
+    postings: Packed
+    """The terms of each passage; passages are numbered from 0."""
     text_hash: Ints
     """Equal texts have the same; 0 for records that are not to be taken for others."""
     ended_at: Ints | None
@@ -173,36 +177,90 @@ class Batch(NamedTuple):
     def read(cls, kind: Kind, rows: Sequence[IndexRow] | PackedRows) -> Batch:
         """Stored rows, at least one. Of several with one id, the last counts."""
         if not isinstance(rows, PackedRows):
-            if not all(row.terms for row in rows):
-                rows = expand(kind, rows)
+            rows = rows if all(row.terms for row in rows) else expand(kind, rows)
             rows = [latest[1] for latest in sorted({row.id: row for row in rows}.items())]
-            rows = PackedRows.pack(rows)
-        ids = rows.id.split(SEPARATOR)
-        said = terms.decode(rows.terms, numbers(rows.term_sizes))
-        sizes = numbers(rows.vector_sizes)
+        ids, agents, sessions, metadata, times, hashes, ended, vectors, said = (
+            _unpack(rows) if isinstance(rows, PackedRows) else _gather(rows)
+        )
+        found = terms.decode(*said)
+        steps = _vectors(*vectors, found.passages)
         return cls(
             ids,
-            rows.agent_id,
-            rows.session_id,
-            created := numbers(rows.created_at),
-            created + numbers(rows.changed_after),
-            _moments(rows.hidden_from),
-            _moments(rows.archived_from),
-            rows.metadata,
-            said.passages,
-            _vectors(rows.vectors or b"", sizes, said.passages),
-            [] if sizes.all() else [ids[at] for at in np.flatnonzero(sizes == 0).tolist()],
-            said.words,
-            said.passage,
-            said.term,
-            said.times,
-            numbers(rows.text_hash) if kind.shown_once else np.zeros(len(ids), np.int64),
-            None if rows.ended_at is None else _moments(rows.ended_at),
+            agents,
+            sessions,
+            *times,
+            metadata,
+            found.passages,
+            steps,
+            scales(steps),
+            [] if vectors[1].all() else [ids[at] for at in np.flatnonzero(vectors[1] == 0).tolist()],
+            found.words,
+            pack(found.term, found.passage, found.times),
+            hashes if kind.shown_once else np.zeros(len(ids), np.int64),
+            ended,
         )
+
+
+class _Columns(NamedTuple):
+    """Rows in columns, before their vectors and terms are read."""
+
+    id: list[str]
+    agent_id: str
+    session_id: str
+    metadata: str
+    times: tuple[Ints, Ints, Ints, Ints]
+    """When records were made, changed, will be hidden and archived."""
+    text_hash: Ints
+    ended_at: Ints | None
+    vectors: tuple[bytes, Ints]
+    """Joined, and how many bytes are each record's."""
+    terms: tuple[bytes, Ints]
+
+
+def _unpack(rows: PackedRows) -> _Columns:
+    created = numbers(rows.created_at)
+    return _Columns(
+        rows.id.split(SEPARATOR),
+        rows.agent_id,
+        rows.session_id,
+        rows.metadata,
+        (created, created + numbers(rows.changed_after), _moments(rows.hidden_from), _moments(rows.archived_from)),
+        numbers(rows.text_hash),
+        None if rows.ended_at is None else _moments(rows.ended_at),
+        (rows.vectors or b"", numbers(rows.vector_sizes)),
+        (rows.terms, numbers(rows.term_sizes)),
+    )
+
+
+def _gather(rows: Sequence[IndexRow]) -> _Columns:
+    vectors, said = [row.vectors or b"" for row in rows], [row.terms for row in rows]
+    times = (
+        [row.created_at for row in rows],
+        [row.updated_at for row in rows],
+        [NEVER if row.hidden_from is None else row.hidden_from for row in rows],
+        [NEVER if row.archived_from is None else row.archived_from for row in rows],
+    )
+    created, updated, hidden, archived = np.array(times, np.int64)
+    is_current = all(row.ended_at is None for row in rows)
+    return _Columns(
+        [row.id for row in rows],
+        SEPARATOR.join([row.agent_id for row in rows]),
+        SEPARATOR.join([row.session_id or "" for row in rows]),
+        SEPARATOR.join([row.metadata for row in rows]),
+        (created, updated, hidden, archived),
+        np.array([row.text_hash or 0 for row in rows]),
+        None if is_current else np.array([NEVER if row.ended_at is None else row.ended_at for row in rows]),
+        (b"".join(vectors), np.array([len(one) for one in vectors])),
+        (b"".join(said), np.array([len(one) for one in said])),
+    )
 
 
 def numbers(joined: str) -> Ints:
     """A column of numbers."""
+    one = joined[: joined.find(",") + 1]
+    count = (len(joined) + 1) // len(one) if one else 0
+    if count * one == joined + ",":  # all of them are the same, which is seen faster
+        return np.full(count, int(one[:-1]))
     return np.fromstring(joined, np.int64, sep=",")
 
 
@@ -218,7 +276,7 @@ def _vectors(blob: bytes, sizes: Ints, passages: Ints) -> Steps:
     embedded = np.flatnonzero(sizes)
     dim = int(sizes[embedded[0]] // passages[embedded[0]]) if len(embedded) else 0
     expected = dim * passages
-    if not np.array_equal(sizes, expected):
+    if (sizes != expected).any():
         ends = np.cumsum(sizes)
         parts = zip((ends - sizes).tolist(), ends.tolist(), expected.tolist(), strict=True)
         blob = b"".join(blob[start:end] if end - start == size else bytes(size) for start, end, size in parts)

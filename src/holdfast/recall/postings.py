@@ -15,7 +15,7 @@ import numpy.typing as npt
 from holdfast.recall import ranking
 from holdfast.recall.ranking import Floats, Ints
 
-_Packed = npt.NDArray[np.uint64]
+Packed = npt.NDArray[np.uint64]
 _Numbers = npt.NDArray[np.uint32]
 _PACKED: Final = np.dtype("<u8")
 _COUNT_BITS: Final = np.uint32(8)
@@ -29,10 +29,10 @@ _TAIL_PART: Final = 64
 class Found(NamedTuple):
     """Where some terms are: in columns, sorted by term and, of each term, by passage."""
 
-    passage: npt.NDArray[np.uint32]
+    passage: npt.NDArray[np.intp]
     times: npt.NDArray[np.uint8]
-    """How often the passage has the term."""
-    holding: Ints
+    """How often the passage has the term; empty where nobody wants to know."""
+    holding: list[int]
     """How many passages have each of the terms."""
 
     @property
@@ -45,40 +45,38 @@ class Postings:
     """The postings of passages numbered from 0. What belongs to one that is gone stays until ``renumber``."""
 
     def __init__(self) -> None:
-        self._tail: list[_Packed] = []
+        self._tail: list[Packed] = []
         self._waiting = 0
-        self._joined: _Packed | None = None
+        self._joined: Packed | None = None
         self._usual = 0.0
         self._was_asked = False
         self._hold(_NO_POSTINGS)
 
-    def add(self, passages: _Numbers, terms: _Numbers, counts: npt.NDArray[np.uint8]) -> None:
-        """Add the terms of new passages, each term of a passage once."""
-        self._tail.append(_pack(terms, passages, counts))
-        self._waiting += len(terms)
+    def add(self, packed: Packed, start: int) -> None:
+        """Add the terms of new passages, each term of a passage once. The first of them is numbered ``start``."""
+        self._tail.append(packed + np.uint64(start << int(_COUNT_BITS)))
+        self._waiting += len(packed)
         self._joined = None
 
     def find(
-        self, terms: _Numbers, present: npt.NDArray[np.bool_] | None, lengths: Floats, usual: float
+        self,
+        terms: _Numbers,
+        present: npt.NDArray[np.bool_] | None,
+        lengths: Floats,
+        usual: float,
+        *,
+        with_times: bool = True,
     ) -> tuple[Found, Floats]:
         """Where the terms are, and how much each says there. ``present`` marks the passages that are there (``None``:
         all). ``lengths`` and ``usual`` are what ``ranking.saturation`` takes.
         """
-        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
-            if self._was_asked:
-                self._hold(self._merge())
-            self._was_asked = True
-        if self._usual != usual:
-            self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._passages), usual)
-            self._usual = usual
+        self._prepare(lengths, usual)
         passages, counts, impacts = [_NO_PASSAGES], [_NO_COUNTS], [_NO_IMPACT]
-        holding = np.zeros(len(terms), np.int64)
-        tail = self._tail_slices(terms)
+        holding, end, tail = [0] * len(terms), 0, self._tail_slices(terms)
         if tail is not None:
             low, _ = _halves(np.concatenate([_NO_POSTINGS, *tail]))
             late, times = low >> _COUNT_BITS, low.astype(np.uint8)
             late_impact = ranking.saturation(times.astype(np.float32), lengths.take(late), usual)
-        end = 0
         for number, at in enumerate(self._terms.searchsorted(terms).tolist()):
             if at < len(self._terms) and self._terms[at] == terms[number]:
                 part = slice(self._starts[at], self._starts[at + 1])
@@ -92,13 +90,24 @@ class Postings:
                 counts.append(times[part])
                 impacts.append(late_impact[part])
                 holding[number] += waiting
-        found = Found(np.concatenate(passages), np.concatenate(counts), holding)
+        times = np.concatenate(counts) if with_times else _NO_COUNTS
+        found = Found(np.concatenate(passages, dtype=np.intp), times, holding)
         impact = np.concatenate(impacts)
         if present is not None:
             here = present.take(found.passage)
-            holding = np.bincount(found.term[here], minlength=len(terms))
-            return Found(found.passage[here], found.times[here], holding), impact[here]
+            holding = np.bincount(found.term[here], minlength=len(terms)).tolist()
+            return Found(found.passage[here], times[here] if with_times else times, holding), impact[here]
         return found, impact
+
+    def _prepare(self, lengths: Floats, usual: float) -> None:
+        """Sort what waits, where it is much and was asked for before; know how much each posting says."""
+        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
+            if self._was_asked:
+                self._hold(self._merge())
+            self._was_asked = True
+        if self._usual != usual:
+            self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._passages), usual)
+            self._usual = usual
 
     def renumber(self, numbers: Ints) -> None:
         """Give each passage its new number; those that get -1 are dropped. Order must be kept."""
@@ -117,18 +126,18 @@ class Postings:
         arrays = (self._terms, self._passages, self._counts, self._impact)
         return sum(array.nbytes for array in arrays) + 8 * self._waiting + 36 * len(self._starts)  # those are objects
 
-    def _merge(self) -> _Packed:
+    def _merge(self) -> Packed:
         """All postings, sorted."""
         tail = np.concatenate([_NO_POSTINGS, *self._tail])
         tail.sort()
         if not len(self._passages):
             return tail
         terms = np.repeat(self._terms, np.diff(self._starts))
-        merged = np.concatenate([_pack(terms, self._passages, self._counts), tail])
+        merged = np.concatenate([pack(terms, self._passages, self._counts), tail])
         merged.sort(kind="stable")  # runs that are sorted already are merged in linear time
         return merged
 
-    def _hold(self, packed: _Packed) -> None:
+    def _hold(self, packed: Packed) -> None:
         """Hold these sorted postings, and no others."""
         low, terms = _halves(packed)
         first = np.flatnonzero(np.concatenate([np.ones(min(len(terms), 1), bool), terms[1:] != terms[:-1]]))
@@ -141,7 +150,7 @@ class Postings:
         self._waiting = 0
         self._joined = None
 
-    def _tail_slices(self, terms: _Numbers) -> list[_Packed] | None:
+    def _tail_slices(self, terms: _Numbers) -> list[Packed] | None:
         if not self._waiting:
             return None
         if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):  # not sorted yet; passages are in order
@@ -154,7 +163,7 @@ class Postings:
             return [alike[high == term] for term in terms]
         if self._joined is None:
             self._joined = np.concatenate(self._tail)
-            self._joined.sort()
+            self._joined.sort(kind="stable")  # most of it is sorted already
             self._tail = [self._joined]
         wanted = terms.astype(np.uint64)
         starts = self._joined.searchsorted(wanted << 32)
@@ -162,13 +171,14 @@ class Postings:
         return [self._joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-_NO_POSTINGS: Final[_Packed] = np.empty(0, _PACKED)
+_NO_POSTINGS: Final[Packed] = np.empty(0, _PACKED)
 _NO_PASSAGES: Final[_Numbers] = np.empty(0, np.uint32)
 _NO_COUNTS: Final = np.empty(0, np.uint8)
 _NO_IMPACT: Final[Floats] = np.empty(0, np.float32)
 
 
-def _pack(terms: _Numbers, passages: _Numbers, counts: npt.NDArray[np.uint8]) -> _Packed:
+def pack(terms: _Numbers, passages: _Numbers, counts: npt.NDArray[np.uint8]) -> Packed:
+    """Postings of columns."""
     packed = np.empty(len(terms), _PACKED)
     low, high = _halves(packed)
     high[:] = terms
@@ -177,7 +187,7 @@ def _pack(terms: _Numbers, passages: _Numbers, counts: npt.NDArray[np.uint8]) ->
     return packed
 
 
-def _halves(packed: _Packed) -> tuple[_Numbers, _Numbers]:
+def _halves(packed: Packed) -> tuple[_Numbers, _Numbers]:
     """The parts of postings, to be read or written: passage and count, and the term."""
     parts = packed.view("<u4")
     return parts[::2], parts[1::2]

@@ -11,13 +11,14 @@ Every constant was chosen on several shapes of text at once (``bench/recall/qual
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: BM25's two usual constants: how soon a repeated word says nothing new, and how much a long text is discounted.
@@ -33,6 +34,8 @@ _PRIOR_RECORDS: Final = 100.0
 _PRIOR_TEXTS: Final = 10.0
 #: So many vectors must have been seen before half of their common direction is taken out.
 _PRIOR_VECTORS: Final = 10.0
+#: How much of it is taken out is told in so many steps.
+_SHARES: Final = 4_096
 #: A vector that is nearly all common direction has too little of its own to be scaled up to unit length.
 _LEAST_OWN: Final = 0.02
 _ONE: Final = np.float32(1)
@@ -78,10 +81,11 @@ SIMILAR: Final = 0.5
 def common_share(count: int) -> float:
     """How much of the direction that a scope's vectors share is taken out: 0 of none, nearly 1 of many.
 
-    Texts of one user resemble each other, and what all of them share tells none of them apart.
+    Texts of one user resemble each other, and what all of them share tells none of them apart. It is all of it from
+    900 vectors on, so that one more changes nothing of the others.
     """
     share = count / (count + _PRIOR_VECTORS)
-    return share * (2 - share)
+    return round(share * (2 - share) * _SHARES) / _SHARES
 
 
 def own_length(common: Floats, removed: float, square: Floats | np.float32 = _ONE) -> Floats:
@@ -128,12 +132,10 @@ def closeness(best: Floats, mean: Floats, by_chance: Floats) -> Floats:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def rarity(records: float, holding: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def rarity(records: int, holding: Iterable[int]) -> Doubles:
     """BM25's weight for words held by so many of a scope's records (with a few imagined ones, for scopes of a few)."""
-    held = holding + 1.0
-    rest = np.maximum(records + _PRIOR_TEXTS - held + 0.5, 0)  # estimates may not add up
-    weight: npt.NDArray[np.float64] = np.log1p(rest / (held + 0.5))
-    return weight
+    texts = records + _PRIOR_TEXTS - 0.5
+    return np.array([math.log1p(max(texts - held, 0) / (held + 1.5)) for held in holding])  # few: faster than arrays
 
 
 def usual_length(words: int, records: int) -> float:
@@ -152,14 +154,14 @@ def saturation(counts: Floats, lengths: Floats, usual: float) -> Floats:
     return much
 
 
-def lexical(matched: Floats, share: Floats) -> Floats:
+def lexical(matched: Doubles, share: Doubles) -> Floats:
     """What words say: BM25 (``matched``) of texts that hold such a ``share`` of what was asked for.
 
     A text that holds all that was asked for says more than the sum of its words; where most of the question is
     missing, what little there is may well be chance.
     """
-    said: Floats = matched * np.sqrt(share)
-    return said
+    said: Floats = np.sqrt(share, dtype=np.float32, casting="same_kind")
+    return np.multiply(said, matched, said, dtype=np.float32, casting="same_kind")
 
 
 def of_record(whole: Floats, best: Floats) -> Floats:
@@ -178,7 +180,7 @@ def word_weight(closeness: Floats, words: Floats) -> float:
     (middle, apart), (_, said) = _spread(closeness), _spread(words)
     if not apart or not said:
         return LEXICAL
-    out = (float(closeness.max()) - middle) / apart
+    out = (float(np.maximum.reduce(closeness)) - middle) / apart
     weight = _WORDS * apart / said * math.sqrt(2 * math.log(count)) / out
     share = count / (count + _PRIOR_RECORDS)
     return _step(weight**share * LEXICAL ** (1 - share))
@@ -200,9 +202,11 @@ def _step(value: float) -> float:
 # --- neighbours -----------------------------------------------------------------------------------------------------
 
 
-def thread(cosines: Floats) -> float:
-    """From 0 to 1: how far adjacent records of a scope's sessions follow one thread, from the cosines of each pair."""
-    return min(max(float(cosines.sum()) / (len(cosines) + _PRIOR_LINKS) / _COHERENT, 0.0), 1.0)
+def thread(total: float, links: int) -> float:
+    """From 0 to 1: how far adjacent records of a scope's sessions follow one thread, from the cosines of so many pairs
+    in all.
+    """
+    return min(max(total / (links + _PRIOR_LINKS) / _COHERENT, 0.0), 1.0)
 
 
 def openness(lengths: Floats) -> Floats:
@@ -219,19 +223,21 @@ def faint(evidence: Floats) -> float:
     return round((share * outstanding + (1 - share) * _FAINT) * 1024) / 1024
 
 
-def neighbour_evidence(evidence: Floats, faint: float, near: Sequence[Ints], far: Sequence[Ints]) -> Floats:
-    """What each record is lent by its neighbours, one step away and two. A link of -1 leads to none.
+def neighbour_evidence(evidence: Floats, faint: float, links: Sequence[Ints], thread: float) -> Floats:
+    """What each record is lent by its neighbours, one step away and two: before it, and after it. A link of -1 leads to
+    none.
 
     Like the sides of a right angle: one strong neighbour lends more than several faint ones.
     """
     lenders = np.flatnonzero(evidence > faint)  # few, so the rest is not touched
-    squares = np.square((evidence[lenders] - np.float32(faint)) * np.float32(_LENT))
+    squares = np.square((evidence[lenders] - np.float32(faint)) * np.float32(_LENT * thread))
     total = np.zeros(len(evidence) + 1, np.float32)  # the last one is the neighbour that is not there
-    for links in near:
-        total[links[lenders]] += squares  # no record is the next, or the previous, of two
+    near = [each[lenders] for each in links]
+    for places in near:
+        total[places] += squares  # no record is the next, or the previous, of two
     squares *= np.float32(_FARTHER)
-    for links in far:
-        total[links[lenders]] += squares
+    for each, places in zip(links, near, strict=True):
+        total[np.where(places < 0, places, each[places])] += squares
     return np.sqrt(total[:-1])
 
 

@@ -13,15 +13,16 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-#: Names what ``tokenize`` does, so that records encoded otherwise can be told: count it up with every change.
-VERSION: Final = "terms-1"
+#: Names what ``tokenize`` does and how vectors are stored: what was encoded otherwise can be told, and is encoded anew.
+#: Count it up with every change.
+VERSION: Final = "terms-1/steps-1"
 #: One term of one passage. Without a header, so that the blobs of many rows can be joined and read as one array.
 ENTRY: Final = np.dtype([("term", "<u4"), ("passage", "u1"), ("count", "u1")])
 _pack: Final = struct.Struct("<IBB").pack
@@ -83,6 +84,10 @@ def _pairs(run: str) -> list[str]:
 
 def _hashes(text: str) -> list[int]:
     """The hashes of what ``tokenize`` gives. Those of words are kept; what is too long to be a word is not."""
+    if text.isascii():  # the same without a step of Python for each word
+        words = _ASCII_CHUNK.findall(text)
+        if max(map(len, words), default=0) <= _LONGEST_WORD:
+            return list(chain.from_iterable(map(_word_hashes, words)))
     found: list[int] = []
     for run, word in _chunks(text):
         if word and len(word) <= _LONGEST_WORD:
@@ -172,11 +177,10 @@ def encode(passages: Sequence[str]) -> bytes:
         hashes = _hashes(text)
         counts = dict.fromkeys(hashes, 1)
         if len(counts) < len(hashes):  # which is not so of most short texts
-            counts = Counter(hashes)
+            counts = {term: min(count, _MOST) for term, count in Counter(hashes).items()}
         # A passage without a word is noted all the same, so that the number of passages can be read back.
-        entries += [
-            _pack(term, number, count if count < _MOST else _MOST) for term, count in counts.items() or ((0, 0),)
-        ]
+        counts = counts or {0: 0}
+        entries += map(_pack, counts, repeat(number), counts.values())
     return b"".join(entries)
 
 
@@ -203,16 +207,21 @@ def encode_each(texts: Sequence[str]) -> list[bytes]:
 def decode(joined: bytes, sizes: npt.NDArray[np.int64] | None = None) -> Terms:
     """What ``encode`` wrote, of many rows at once: joined, with the size of each (without sizes, it is one row)."""
     entries = np.frombuffer(joined, ENTRY)
+    if (sizes is None or len(sizes) == 1) and len(entries) and not joined[-2] and entries["count"].all():
+        times = entries["count"].copy()  # one short text, as most that are added: seen with fewer steps
+        nowhere, words = np.zeros(len(times), np.uint32), np.array([times.sum()], np.float32)
+        return Terms(nowhere, entries["term"].copy(), times, np.ones(1, np.int64), words)
     counts = np.array([len(entries)]) if sizes is None else sizes // ENTRY.itemsize
-    inner = entries["passage"]
-    passages = inner[np.cumsum(counts) - 1].astype(np.int64) + 1
-    passage = np.repeat((np.cumsum(passages) - passages).astype(np.uint32), counts)
-    starts = np.cumsum(counts) - counts
-    if int(passages.sum()) > len(passages):
+    inner, ends = entries["passage"], counts.cumsum()
+    passages = inner[ends - 1].astype(np.int64) + 1
+    last = passages.cumsum()
+    passage = (last - passages).astype(np.uint32).repeat(counts)
+    starts = ends - counts
+    if passages.sum() > len(passages):
         passage += inner
         starts = np.flatnonzero(np.diff(passage, prepend=passage[:1] + 1))
     times = entries["count"].copy()
-    words = np.add.reduceat(times, starts, dtype=np.int32).astype(np.float32)
+    words = np.add.reduceat(times, starts, dtype=np.float32)
     if not times.all():
         said = times > 0
         passage, entries, times = passage[said], entries[said], times[said]
@@ -234,7 +243,7 @@ def query_terms(text: str) -> npt.NDArray[np.uint32]:
 @cache
 def _common_terms() -> frozenset[int]:
     """The terms of words that shape a question rather than say what it is about."""
-    return frozenset(term for word in read_words("question_words.txt") for term in _hashes(word))
+    return frozenset(chain.from_iterable(map(_word_hashes, read_words("question_words.txt"))))
 
 
 def forget() -> None:

@@ -8,24 +8,31 @@ of steps are sums of whole numbers: exact, and the same in any order, on every m
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.recall.ranking import Floats
+from holdfast.recall.ranking import Doubles, Floats
 
 Steps = npt.NDArray[np.int8]
 #: How many steps the largest number of a vector has.
 _LARGEST: Final = 127
 #: So many vectors are added up in 16 bits.
 _BLOCK: Final = 256
+#: What spreads numbers over 64 bits: 2**64 by the golden ratio.
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def to_steps(vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64]) -> Steps:
     """Vectors, in rows, by their steps. One without a direction is all zeros."""
-    longest = np.abs(vectors).max(-1, initial=0, keepdims=True)
-    steps: Steps = np.rint(vectors * (_LARGEST / np.where(longest, longest, 1))).astype(np.int8)
+    sizes = np.abs(vectors)
+    if vectors.size == vectors.shape[-1]:  # of one, the same with two steps fewer
+        longest = np.maximum.reduce(sizes, None) or 1
+    else:
+        longest = np.maximum.reduce(sizes, -1, initial=0, keepdims=True)
+        longest = np.where(longest, longest, 1)
+    steps: Steps = np.rint(vectors * (_LARGEST / longest)).astype(np.int8)
     return steps
 
 
@@ -65,16 +72,23 @@ def pair_products(vectors: Steps, others: Steps) -> Floats:
     return np.asarray(dot(vectors, others, out_dtype="float32"))
 
 
-def length(vector: Steps) -> float:
-    """How many steps long a vector is."""
-    wide = vector.astype(np.float64)
-    return math.sqrt(wide @ wide)
+class Wide(NamedTuple):
+    """A vector that is multiplied with single ones: its steps, and how many steps long it is."""
+
+    steps: Doubles
+    length: float
 
 
-def cosine(one: Steps, other: Steps) -> float:
+def widen(vector: Steps) -> Wide:
+    """A vector, ready for that."""
+    steps = vector.astype(np.float64)
+    return Wide(steps, math.sqrt(steps @ steps))
+
+
+def cosine(one: Wide, other: Wide) -> float:
     """The product of two vectors of length 1; 0 if one has no direction."""
-    product = float(one.astype(np.float64) @ other.astype(np.float64))
-    return product / (length(one) * length(other)) if product else 0.0
+    product = float(one.steps @ other.steps)
+    return product / (one.length * other.length) if product else 0.0
 
 
 def add_up(vectors: Steps) -> npt.NDArray[np.int64]:
@@ -84,3 +98,11 @@ def add_up(vectors: Steps) -> npt.NDArray[np.int64]:
     sums = np.add.reduce(whole.reshape(blocks, _BLOCK, vectors.shape[1]), 1, np.int16)
     total: npt.NDArray[np.int64] = sums.sum(0, np.int64) + rest.sum(0, np.int64)
     return total
+
+
+def draw(vectors: Steps, level: int) -> npt.NDArray[np.bool_]:
+    """Which vectors are in a sample of about one in ``2 ** level``. That depends on a vector's first numbers alone."""
+    head = np.zeros((len(vectors), 8), np.int8)
+    head[:, : vectors.shape[1]] = vectors[:, :8]
+    chosen: npt.NDArray[np.bool_] = head.view("<u8")[:, 0] * _SPREAD >> np.uint64(32) < np.uint64(1 << 32 - level)
+    return chosen

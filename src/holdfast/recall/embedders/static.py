@@ -3,7 +3,7 @@
 ``wordllama`` itself is never imported (it would configure logging and look for downloads): only its two data files are
 used. The weights stay in the file as float16, mapped into memory, so that loading costs the tokenizer alone and
 processes on one machine share the pages. The compiled tokenizer takes longer to load than most commands take to run, so
-the first texts of a process are cut in the same way without it, by ``Pieces``.
+ordinary texts are cut in the same way without it, by ``Pieces``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import secrets
 import struct
 import threading
@@ -18,7 +19,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -38,14 +39,14 @@ _DIM = 256
 _WEIGHTS = Path("weights", "l2_supercat_256.safetensors")
 _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 _TENSOR = "embedding.weight"
-#: So many characters of words that the vocabulary does not have are cut without the compiled tokenizer: about as many
-#: as its loading takes time for.
-_FIRST_CHARS = 10_000
 #: The checksum of the tokenizer's file that ``Pieces`` was compared with.
 _KNOWN: Final = 0x3FAF5800
 _SPACE: Final = "▁"
-#: Longer words are left to the compiled tokenizer, whose effort grows more slowly with them.
+#: Longer parts of words are left to the compiled tokenizer, whose effort grows more slowly with them.
 _LONGEST: Final = 48
+#: The parts of a word that are cut by themselves: no token has a digit and anything else.
+_PARTS: Final = re.compile("[0-9]|[^0-9]+")
+_NO_UNION: Final = (1 << 32, 0, 0)
 #: Texts with any of these mean something to the tokenizer that is not said here.
 _MARKS: Final = ("<s>", "</s>", "<unk>")
 
@@ -60,12 +61,11 @@ class _Model(NamedTuple):
 
     def rows_of(self, tokens: list[int]) -> Vectors:
         """The vectors of tokens."""
-        ids = np.array(tokens)
         if not all(map(self.met.__getitem__, tokens)):  # for a few tokens faster than an array says it
-            self.rows[ids] = self.table[ids]
+            self.rows[tokens] = self.table[tokens]
             for token in tokens:
                 self.met[token] = 1
-        rows: Vectors = self.rows.take(ids, 0)
+        rows: Vectors = self.rows.take(tokens, 0)
         return rows
 
 
@@ -114,8 +114,6 @@ class _Tokens:
         self._path = path
         self._vocabulary = vocabulary
         self._pieces = read_pieces(path, vocabulary)
-        self._cut_word = keep_words(self._cut)
-        self._chars_left = _FIRST_CHARS
         self._compiled: Callable[[str], list[int]] | None = None
         self._lock = threading.Lock()
 
@@ -123,17 +121,8 @@ class _Tokens:
         cleaned = clean_text(text, MAX_CHARS)
         if not cleaned:
             return []
-        ids = None if self._pieces is None else self._pieces.cut(cleaned, self._cut_word)
+        ids = None if self._pieces is None else self._pieces.cut(cleaned)
         return (self._compiled or self._load())(cleaned) if ids is None else ids
-
-    def _cut(self, word: str) -> tuple[int, ...]:
-        """The ids of a word that the vocabulary does not have: as a tuple, which the garbage collector need not keep
-        in view.
-        """
-        if self._compiled is None and self._pieces is not None and len(word) <= self._chars_left:
-            self._chars_left -= len(word)
-            return tuple(self._pieces.cut_word(word))
-        return tuple((self._compiled or self._load())(word))
 
     def _load(self) -> Callable[[str], list[int]]:
         with self._lock:
@@ -174,7 +163,7 @@ class TokenCounter:
 
     def __call__(self, text: str) -> int:
         first, *others = text.split("\n")
-        return _count_line(first) + sum(map(self._count_next, others))
+        return (_count_line(first) if first else 0) + sum(map(self._count_next, others))
 
     def _count_next(self, line: str) -> int:
         """The tokens of a line that is not the first, with the end of the one before it."""
@@ -183,8 +172,9 @@ class TokenCounter:
             name = blake2b(line.encode(errors="surrogatepass"), digest_size=16, key=self._key).digest()
             known = self._counts.get(name)
             if known is None:
-                marks = sum(line.count(mark) for mark in _MARKS)  # what follows such a mark may have a token more
-                known = _count_line(f"x\n{line}\nx") - 3 + marks
+                known = _count_line(f"x\n{line}\nx") - 3
+                if "<" in line:
+                    known += sum(map(line.count, _MARKS))  # what follows such a mark may have a token more
                 if len(self._counts) >= _MOST_COUNTS:
                     self._counts.clear()
                 self._counts[name] = known
@@ -194,6 +184,8 @@ class TokenCounter:
 
 def _count_line(text: str) -> int:
     tokens = _bundled_tokens()
+    if len(text) <= MAX_CHARS:
+        return len(tokens(text))
     return sum(len(tokens(text[start : start + MAX_CHARS])) for start in range(0, len(text), MAX_CHARS))
 
 
@@ -260,40 +252,52 @@ class Pieces:
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         self._ids = vocabulary
+        self.cut_word = keep_words(self._cut_word)
+        self._cut_part = keep_words(self.cut_part)
 
-    def cut(self, text: str, cut_word: Callable[[str], Sequence[int]] | None = None) -> list[int] | None:
-        """The ids of a text's tokens; ``None`` where the compiled tokenizer has to be asked. Words that are not in the
-        vocabulary are cut by ``cut_word``.
-        """
+    def cut(self, text: str) -> list[int] | None:
+        """The ids of a text's tokens; ``None`` where the compiled tokenizer has to be asked."""
         if "  " in text or _SPACE in text or ("<" in text and any(mark in text for mark in _MARKS)):
             return None
         ids: list[int] = []
-        find = self._ids.get
+        find, cut_word = self._ids.get, self.cut_word
         for word in text.split(" "):
-            known = find(_SPACE + word)  # a word that is in the vocabulary is one token
+            spaced = _SPACE + word
+            known = find(spaced)
             if known is not None:
-                ids.append(known)
-            elif len(word) > _LONGEST:
-                return None
+                ids.append(known)  # a word that is in the vocabulary is one token
+            elif (cut := cut_word(spaced)) is not None:
+                ids += cut
             else:
-                ids += (cut_word or self.cut_word)(word)
+                return None
         return ids
 
-    def cut_word(self, word: str) -> list[int]:
-        """The ids of a word's tokens."""
-        ids, word = self._ids, _SPACE + word
-        parts = [part for char in word for part in ([char] if char in ids else _bytes_of(char))]
-        while len(parts) > 1:
-            unions = [
-                (union, ids[left], ids[right], place)
-                for place, (left, right) in enumerate(pairwise(parts))
-                if (union := ids.get(left + right)) is not None
-            ]
-            if not unions:
-                break
-            place = min(unions)[3]
+    def _cut_word(self, word: str) -> tuple[int, ...] | None:
+        """The ids of a word's tokens: as a tuple, which the garbage collector need not keep in view. A part of a word
+        is in many words, such as numbers.
+        """
+        parts = _PARTS.findall(word)
+        if max(map(len, parts)) > _LONGEST:
+            return None
+        return tuple(chain.from_iterable(map(self._cut_part, parts)))
+
+    def cut_part(self, part: str) -> tuple[int, ...]:
+        """The ids of the tokens of a part of a word."""
+        parts = [one for char in part for one in ([char] if char in self._ids else _bytes_of(char))]
+        unions = list(map(self._union, parts, parts[1:]))
+        while unions and (first := min(unions)) is not _NO_UNION:
+            place = unions.index(first)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
-        return [ids[part] for part in parts]
+            del unions[place]
+            for at in range(max(place - 1, 0), min(place + 1, len(unions))):  # those that the new token is part of
+                unions[at] = self._union(parts[at], parts[at + 1])
+        return tuple(map(self._ids.__getitem__, parts))
+
+    def _union(self, left: str, right: str) -> tuple[int, int, int]:
+        """How soon two neighbours are merged: smaller ones first."""
+        ids = self._ids
+        union = ids.get(left + right)
+        return _NO_UNION if union is None else (union, ids[left], ids[right])
 
 
 def read_pieces(path: Path, most: int) -> Pieces | None:
