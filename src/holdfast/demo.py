@@ -63,14 +63,14 @@ class Tour:
         self._memory.add("Had a fine dinner at the harbour restaurant", "long_term", {"topic": "food", "price": 85})
         took = self._memory.add_many([_note(n) for n in range(_NOTES)], "long_term", {"topic": "work"})["latency_ms"]
         yield f"{_NOTES:,} notes from work went in as one transaction, in {took:,.0f} ms."
-        yield from self._search("food allergy", top_k=1)
+        yield from self._search("what food is she allergic to?", top_k=1)
         yield "Filters apply before the best are taken, so none of the notes is in the way:"
-        yield from self._search("something to eat", filters={"topic": "food", "price": {"lt": 20}})
-        yield "Several kinds at once: working memory comes first, the others by score."
-        yield from self._search("flight", memory_types=["long_term", "working", "short_term", "episodic"])
+        yield from self._search("a spicy dinner", filters={"topic": "food", "price": {"lt": 20}})
+        yield "Every kind at once: working memory comes first, the others by score; what is unrelated stays away."
+        yield from self._search("flight", memory_types="all")
 
     def _search(self, query: str, **options: Any) -> Shown:
-        yield f">>> memory.retrieve({query!r}, {', '.join(f'{name}={value}' for name, value in options.items())})"
+        yield f">>> memory.retrieve({query!r}, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
         found = self._memory.retrieve(query, **options)
         yield "score>, kind, memory", [(f"{r['score']:.2f}", r["memory_type"], r["content"]) for r in found]
 

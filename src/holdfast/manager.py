@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.core.errors import InvalidContentError, InvalidInputError, NotFoundError, quote
+from holdfast.core.errors import InvalidInputError, NotFoundError, quote
 from holdfast.core.filters import parse
 from holdfast.core.records import (
     ALL_KINDS,
@@ -24,25 +24,24 @@ from holdfast.core.records import (
 )
 from holdfast.core.values import (
     MAX_QUERY_BYTES,
-    Origin,
     When,
     check_content,
     check_count,
-    check_metadata,
     check_share,
     check_source,
     is_id,
     moment,
 )
 from holdfast.memory.additions import (
+    MOST_AT_ONCE,
+    Addition,
     Additions,
     Extract,
     Imports,
-    Written,
-    as_text,
+    change_item,
+    check_contents,
     describe_added,
-    describe_one,
-    describe_put,
+    describe_many,
     find_similar,
     remember,
 )
@@ -50,7 +49,7 @@ from holdfast.memory.corrections import Corrections, check_versioned
 from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
 from holdfast.memory.episodic import Episodic
 from holdfast.memory.lineage import Lineage
-from holdfast.memory.records import Changed, DurableRecords, check_not_cold, item_result, memory_result
+from holdfast.memory.records import DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Search, describe_match
 from holdfast.memory.services import Services, start_watch
 from holdfast.memory.short_term import ShortTerm
@@ -82,7 +81,6 @@ Content = str | Mapping[str, Any]
 Metadata = Mapping[str, Any] | None
 Filters = Mapping[str, Any] | None
 Ids = Sequence[str] | None
-_MOST_AT_ONCE = 100_000
 _WITH_SOURCE = "deleted by the user, with what it was derived from"
 _WITH_DERIVED = "deleted by the user, together with what was derived"
 
@@ -97,17 +95,60 @@ class Memory(UserData):
         super().__init__(services, scope)
         self.auto_prune = auto_prune
         self._records = DurableRecords(services, scope)
-        self._corrections = Corrections(self._records)
-        self._lineage = Lineage(self._records)
-        self._search = Search(self._records, self._items)
-        self.working = Working(services, scope)
-        self.long_term = TextMemory(self, MemoryType.LONG_TERM)
-        self.persona = TextMemory(self, MemoryType.PERSONA)
-        self.short_term = ShortTerm(services, scope)
-        self.episodic = Episodic(self._records)
-        self.entity = Entity(self._records)
-        self.structured = Structured(self._records)
-        self._additions = Additions(self._records, self.working, self.short_term)
+
+    # A memory is made for each request of a service, which uses little of it: each part is made when it is first used.
+
+    @cached_property
+    def working(self) -> Working:
+        """Working memory."""
+        return Working(self._services, self._scope)
+
+    @cached_property
+    def short_term(self) -> ShortTerm:
+        """Short-term memory, and the conversation."""
+        return ShortTerm(self._services, self._scope)
+
+    @cached_property
+    def long_term(self) -> TextMemory:
+        """Long-term memory."""
+        return TextMemory(self, MemoryType.LONG_TERM)
+
+    @cached_property
+    def persona(self) -> TextMemory:
+        """Who the agent is to the user."""
+        return TextMemory(self, MemoryType.PERSONA)
+
+    @cached_property
+    def episodic(self) -> Episodic:
+        """Episodes."""
+        return Episodic(self._records)
+
+    @cached_property
+    def entity(self) -> Entity:
+        """Entities, and how they are related."""
+        return Entity(self._records)
+
+    @cached_property
+    def structured(self) -> Structured:
+        """Documents."""
+        return Structured(self._records)
+
+    @cached_property
+    def _corrections(self) -> Corrections:
+        return Corrections(self._records)
+
+    @cached_property
+    def _lineage(self) -> Lineage:
+        return Lineage(self._records)
+
+    @cached_property
+    def _additions(self) -> Additions:
+        working, short_term = Working(self._services, self._scope), ShortTerm(self._services, self._scope)
+        return Additions(self._records, self._corrections, working, short_term)
+
+    @property
+    def _search(self) -> Search:
+        return Search(self._records, self._items)  # not kept: it refers to this memory
 
     @property
     def user_id(self) -> str:
@@ -169,28 +210,8 @@ class Memory(UserData):
         has the ids of the memories and messages of this user that it was made from.
         """
         origin = self._records.origin(source, derived_from)
-        if similar:
-            check_count(similar, "similar")
-        if key is not None or supersedes is not None:
-            elapsed_ms, kind = start_watch(), kind_of(memory_type)
-            check_versioned(kind, key)
-            if self.auto_prune:
-                self._check_prune(kind)
-            draft = self._additions.draft(kind, content, metadata, origin)
-            if supersedes is not None:
-                changed = self._corrections.supersede(kind, draft, supersedes=supersedes, key=key)
-                result = self._additions.describe_corrected(changed, content, elapsed_ms())
-            elif self._additions.merges(kind, dedupe=dedupe) and (
-                there := self._corrections.find_restated(kind, draft, str(key))
-            ):
-                found = Changed(there, self._additions.usage(kind))
-                result = self._additions.describe_corrected(found, content, elapsed_ms(), "exists")
-            else:
-                outcome, put = self._corrections.put(kind, draft, str(key), prune=self.auto_prune)
-                result = describe_put(kind, content, elapsed_ms(), outcome, put)
-            return self._propose(result, kind, content, similar) if similar else result
-        how = {"prune": self.auto_prune, "dedupe": dedupe}
-        return self._add_one(content, memory_type, metadata, origin, similar=similar, **how)
+        new = Addition(kind_of(memory_type), content, metadata, origin, self.auto_prune, dedupe, key, supersedes)
+        return self._add_one(new, similar)
 
     def add_with_auto_prune(
         self,
@@ -208,9 +229,7 @@ class Memory(UserData):
         ``operation`` is then ``add_with_prune``, and ``pruned`` says how many went.
         """
         origin = self._records.origin(source, derived_from)
-        if similar:
-            check_count(similar, "similar")
-        return self._add_one(content, memory_type, metadata, origin, similar=similar, prune=True, dedupe=dedupe)
+        return self._add_one(Addition(kind_of(memory_type), content, metadata, origin, True, dedupe), similar)
 
     def add_many(
         self,
@@ -231,39 +250,24 @@ class Memory(UserData):
         """
         elapsed_ms = start_watch()
         kind = kind_of(memory_type)
-        if isinstance(contents, str | bytes | Mapping) or not isinstance(contents, Sequence):
-            raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
-        if len(contents) > _MOST_AT_ONCE:
-            raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {_MOST_AT_ONCE:,})")
+        check_contents(contents)
         origin = self._records.origin(source, derived_from)
-        written = (
-            self._write(kind, contents, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
-            if contents
-            else Written([], self._additions.usage(kind))
-        )
-        added = describe_added(kind, "add_many", elapsed_ms(), written)
-        if written.existing:
-            added["existing"] = written.existing
-        if written.corrected:
-            added["corrected"] = written.corrected
-        if written.kept_out:
-            added["kept_out"] = written.kept_out
-        return {"memory_ids": written.ids, **added}
+        if self.auto_prune and contents:
+            self._check_prune(kind)
+        written = self._additions.write(kind, contents, metadata, origin, prune=self.auto_prune, dedupe=dedupe)
+        return describe_many(describe_added(kind, "add_many", elapsed_ms(), written), written)
 
-    def _add_one(
-        self, content: Content, memory_type: MemoryKind, metadata: Metadata, origin: Origin, *, similar: int, **how: Any
-    ) -> AddResult:
+    def _add_one(self, new: Addition, similar: int) -> AddResult:
         elapsed_ms = start_watch()
-        kind = kind_of(memory_type)
-        written = self._write(kind, [content], metadata, origin, **how)
-        elapsed = elapsed_ms()
-        self._services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
-        operation = "exists" if written.existing else "kept_out" if written.kept_out else "add"
-        result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
-        if written.corrected and (there := self._records.find(written.ids[0])) is not None:
-            result["corrected_to"] = there.content
-        is_asked = similar and kind.durable and not written.kept_out
-        return self._propose(result, kind, content, similar) if is_asked else result
+        if similar:
+            check_count(similar, "similar")
+        if new.is_named:
+            check_versioned(new.kind, new.key)
+        if new.prune:
+            self._check_prune(new.kind)
+        result = self._additions.add(new, elapsed_ms)
+        is_asked = similar and new.kind.durable and result["operation"] != "kept_out"
+        return self._propose(result, new.kind, new.content, similar) if is_asked else result
 
     def _propose(self, result: AddResult, kind: Kind, content: Content, similar: int) -> AddResult:
         """What an add says, with the memories that are close to what was added."""
@@ -275,11 +279,6 @@ class Memory(UserData):
     def _check_prune(self, kind: Kind) -> None:
         """Raises where whoever calls may not prune a kind."""
 
-    def _write(self, kind: Kind, contents: Sequence[Content], metadata: Any, origin: Origin, **how: Any) -> Written:
-        if how["prune"]:
-            self._check_prune(kind)
-        return self._additions.write(kind, contents, metadata, origin, **how)
-
     def import_memories(
         self, items: Sequence[Mapping[str, Any]], *, source: str, dry_run: bool = False
     ) -> ImportResult:
@@ -290,8 +289,6 @@ class Memory(UserData):
         there under its key is not added again; if it has changed since where it comes from, and not here, it is
         corrected. Each is imported or ``skipped`` for itself. ``dry_run`` writes nothing; ``forget_source`` undoes it.
         """
-        if isinstance(items, str | Mapping) or not isinstance(items, Sequence):
-            raise InvalidInputError(f"items must be a list of objects, not {quote(items)}")
         return Imports(self._records, self._additions, self.episodic, source).run(items, dry_run=dry_run)
 
     def remember(self, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
@@ -400,7 +397,7 @@ class Memory(UserData):
         kind = kind_of(memory_type)
         if before is not None and not is_id(before):
             raise InvalidInputError(f"before must be the id of a memory, not {quote(before)}")
-        check_count(limit, "limit", most=_MOST_AT_ONCE)
+        check_count(limit, "limit", most=MOST_AT_ONCE)
         where = parse(filters)
         if not kind.durable:
             instead = "working.items()" if kind.name is MemoryType.WORKING else "short_term.get_conversation_history()"
@@ -448,12 +445,9 @@ class Memory(UserData):
         The newest 500 memories are looked at, each with the four that are closest to it. For long-term, persona and
         structured memory; of an entity, one value of an attribute holds at a time.
         """
-        from holdfast.memory.conflicts import LOOKED_AT, find_conflicts
+        from holdfast.memory.conflicts import find_conflicts
 
-        kind = kind_of(memory_type)
-        if not kind.shown_once or kind.has_facts:
-            raise refuse_kind(kind, "compared with each other", "name long_term, persona or structured memory")
-        return find_conflicts(self._records, kind, check_count(limit, "limit", most=LOOKED_AT))
+        return find_conflicts(self._records, kind_of(memory_type), limit)
 
     def count_memories(self, memory_type: MemoryKind = MemoryType.LONG_TERM) -> int:
         """How many memories of a kind the user holds, without those in the recycle bin and those past their time."""
@@ -485,7 +479,9 @@ class Memory(UserData):
         if found is not None:
             if origin.is_given:
                 raise refuse_kind(found[0], "given a source", "leave out where it is from")
-            return self._update_item(*found, content, metadata)
+            changed_item = change_item(*found, content, metadata)
+            self.working.update(changed_item)
+            return item_result(self._scope, found[0], changed_item)
         record = self._records.check_live(memory_id, record)
         check_not_cold(record)
         changes = origin.fields(record.scope.agent_id)
@@ -523,14 +519,6 @@ class Memory(UserData):
         changed = self._corrections.revert(memory_id, to)
         return self._additions.describe_corrected(changed, changed.record.content, elapsed_ms())
 
-    def _update_item(self, kind: Kind, item: Message, content: Content | None, metadata: Metadata) -> MemoryResult:
-        if kind.name is not MemoryType.WORKING:
-            raise refuse_kind(kind, "updated", "add a new message instead")
-        text = item.content if content is None else check_content(as_text(content, kind))
-        changed = item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
-        self.working.update(changed)
-        return item_result(self._scope, kind, changed)
-
     def delete(self, memory_id: str, *, with_derived: bool = False, keep_out: bool = False) -> DeleteResult:
         """Send a memory to the recycle bin, out of recall at once; working and short-term memory is gone for good.
 
@@ -544,32 +532,20 @@ class Memory(UserData):
         if not (with_derived or keep_out) and (result := self._delete_record(memory_id)) is not None:
             return result
         found, _ = self._look_up_to_change(memory_id)
-        went: list[str] = []
         if found is not None and keep_out:
             raise refuse_kind(found[0], "kept out", "it is gone by itself; delete it without keep_out")
         if found is not None:
             kind, item = found
             (self.working if kind.name is MemoryType.WORKING else self.short_term).delete(item.id)
-            result = {"memory_id": item.id, "operation": "delete", "memory_type": kind.name.value}
-            if with_derived:
-                went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE)
-            changed = went
-        else:
-            if keep_out:
-                record, went = self._records.keep_out(memory_id)
-                went += self._lineage.recycle_derived(record.id, reason=_WITH_SOURCE) if with_derived else []
-            else:
-                record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
-            result = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
-            changed = [record.id, *went] if record.kind is MemoryType.ENTITY else went
-        refresh_entity_text(self._services, self._scope.subject, changed)
+            went = self._lineage.recycle_derived(item.id, reason=_WITH_SOURCE) if with_derived else []
+            return self._describe_removal(item.id, "delete", kind.name, went)
         if keep_out:
-            result["kept_out"] = True
-        if went:
-            result["deleted_with"] = went
-        if left := [one.id for one in self._lineage.live_derived(memory_id)]:
-            result["derived"] = left
-        return result
+            record, went = self._records.keep_out(memory_id)
+            went += self._lineage.recycle_derived(record.id, reason=_WITH_SOURCE) if with_derived else []
+        else:
+            record, went = self._lineage.recycle(memory_id, reason=_WITH_DERIVED)
+        result = self._describe_removal(record.id, "recycle", record.kind, went)
+        return {**result, "kept_out": True} if keep_out else result
 
     def _delete_record(self, memory_id: str) -> DeleteResult | None:
         """Send a record to the recycle bin by itself; ``None`` if there is a note or a message of this id."""
@@ -581,12 +557,23 @@ class Memory(UserData):
             if self._look_up_to_change(memory_id)[0] is not None:
                 return None
             raise
-        result: DeleteResult = {"memory_id": record.id, "operation": "recycle", "memory_type": record.kind.value}
-        if record.kind is MemoryType.ENTITY:
-            refresh_entity_text(self._services, self._scope.subject, [record.id])
+        return self._describe_removal(record.id, "recycle", record.kind, [], is_source=is_source)
+
+    def _describe_removal(
+        self, memory_id: str, operation: str, name: MemoryType, went: list[str], *, is_source: bool = True
+    ) -> DeleteResult:
+        """What a removal says; entities are told what holds without what went."""
+        result: DeleteResult = {"memory_id": memory_id, "operation": operation, "memory_type": name.value}
+        self._refresh_entities(memory_id, name, went)
+        if went:
+            result["deleted_with"] = went
         if is_source and (left := [one.id for one in self._lineage.live_derived(memory_id)]):
             result["derived"] = left
         return result
+
+    def _refresh_entities(self, memory_id: str, name: MemoryType, others: list[str]) -> None:
+        changed = [memory_id, *others] if name is MemoryType.ENTITY else others
+        refresh_entity_text(self._services, self._scope.subject, changed)
 
     def restore(self, memory_id: str) -> RestoreResult:
         """Bring a memory back from the recycle bin, exactly as it was, and with it what went there because it was
@@ -594,8 +581,7 @@ class Memory(UserData):
         """
         record = self._records.restore(memory_id)
         came = self._lineage.restore_derived(record)
-        changed = [record.id, *came] if record.kind is MemoryType.ENTITY else came
-        refresh_entity_text(self._services, self._scope.subject, changed)
+        self._refresh_entities(record.id, record.kind, came)
         back = cast("RestoreResult", memory_result(self._records.read(memory_id), self._services.now()))
         if came:
             back["restored_with"] = came
@@ -605,18 +591,12 @@ class Memory(UserData):
         """Which rules a memory lives under, what happens to it next and when, and what protects it; of one that is
         gone: when, why and under which rule it went.
         """
-        from holdfast.memory.explain import explain, explain_item, explain_turn
+        from holdfast.memory.explain import explain, explain_item
 
-        found = self._item(memory_id)
+        found, _ = self._look_up(memory_id)
         if found is None:
             return explain(self._services, self._scope.tenant, memory_id, self._scope.subject)
-        ttl = self.short_term.get_ttl()
-        turn = self._services.history.find_message(self._scope.subject, memory_id)
-        if turn is None:
-            return explain_item(*found, ttl)
-        said = explain_turn(self._services, turn)
-        leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
-        return {**said, "summary": f"{said['summary']} {leaves}"}
+        return explain_item(self._services, self._scope.subject, *found, self.short_term.get_ttl())
 
     def rules(self) -> RulesResult:
         """How long each kind is kept for this user, agent and session, by the rules in force, in words and numbers.
@@ -632,9 +612,7 @@ class Memory(UserData):
     def rehydrate(self, memory_id: str) -> MemoryResult:
         """Bring a memory back from cold storage: whole, in recall again, its age counted from now on."""
         self._records.check_agent()
-        now = self._services.now()
-        record = self._records.read(memory_id)
-        return memory_result(self._records.rehydrate(record), now)
+        return memory_result(self._records.rehydrate(self._records.read(memory_id)), self._services.now())
 
     def end_task(self) -> int:
         """The task is over: working memory is cleared; how many memories that were."""
@@ -652,9 +630,6 @@ class Memory(UserData):
             return None, record
         message = next((message for message in self.short_term.messages() if message.id == memory_id), None)
         return None if message is None else (TYPES[MemoryType.SHORT_TERM], message), None
-
-    def _item(self, memory_id: str) -> tuple[Kind, Message] | None:
-        return self._look_up(memory_id)[0]
 
     def _look_up_to_change(self, memory_id: str) -> tuple[tuple[Kind, Message] | None, Record | None]:
         """The same. What is kept in a store, a removed agent does not change: ``AgentRemovedError``, here or, of the

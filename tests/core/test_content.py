@@ -35,9 +35,11 @@ from holdfast.core.values import (
     check_tenant,
     dump_json,
     dump_metadata,
+    list_as_json,
     pack,
     parse_json_object,
     same_json,
+    to_json,
     unpack,
 )
 
@@ -342,3 +344,14 @@ def test_a_count_is_a_whole_number_in_its_range(value: int) -> None:
 def test_any_other_count_is_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match=r"top_k must be a whole number from 1 to 1,000, not"):
         check_count(value, "top_k")
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_a_list_of_texts_is_the_same_json_however_it_is_written(texts: list[str]) -> None:
+    assert list_as_json(texts) == to_json(texts)
+
+
+@pytest.mark.parametrize("text", ["", "x", '{"a":}', '{"a": 1'])
+def test_what_is_no_json_is_refused_with_the_place_of_the_flaw(text: str) -> None:
+    with pytest.raises(ValueError, match=r"line 1 column \d+ \(char \d+\)"):
+        parse_json_object(text)

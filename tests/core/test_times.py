@@ -25,6 +25,7 @@ def test_a_datetime_goes_in_and_comes_out_to_the_microsecond(given_time: datetim
 def test_iso_text_means_the_same_as_its_datetime(given_time: datetime) -> None:
     assert moment(given_time.isoformat()) == moment(given_time)
     assert moment(iso(moment(given_time))) == moment(given_time)
+    assert iso(moment(given_time)) == given_time.astimezone(UTC).isoformat()
 
 
 @given(Aware, Aware)

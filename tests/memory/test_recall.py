@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +21,7 @@ from holdfast.manager import Memory
 from holdfast.ports.feed import Vectors
 from holdfast.ports.records import RecordStore
 from holdfast.settings import read_settings
+from launcher import start_script
 
 
 class Hashing:
@@ -54,7 +53,7 @@ def swap_embedder(holdfast: Holdfast, embedder: Hashing) -> Holdfast:
 
 def run(home: Path, code: str) -> None:
     program = f"from holdfast import Holdfast\nwith Holdfast.open(home={str(home)!r}) as r:\n    m = r.manager('user', 'agent')\n    {code}"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert start_script("-c", program).wait(60) == 0
 
 
 def test_another_process_adds_changes_deletes_and_it_is_seen_at_once(holdfast: Holdfast, home: Path) -> None:
@@ -124,6 +123,20 @@ def test_a_new_embedder_never_compares_vectors_of_two_models(holdfast: Holdfast)
         models = raw.rows(other, "SELECT DISTINCT models.id FROM records JOIN models ON model = code")
         assert models == [(other.recall.model,)], "recall embedded the records anew"
     assert memory.retrieve("cccc", top_k=1)[0]["content"] == "cccc dddd", "and back again"
+
+
+def test_vectors_that_were_stored_in_another_form_are_made_anew_and_never_compared(holdfast: Holdfast) -> None:
+    memory = holdfast.manager("user", "agent")
+    memory.add_many(["Likes green tea", "Lives in Lyon", "Plays chess"])
+    model, stored = holdfast.recall.model, "SELECT id, vectors FROM records ORDER BY id"
+    before = raw.rows(holdfast, stored)
+    raw.run(holdfast, "UPDATE models SET id = ?, current = 0", (model.replace("/steps-1", ""),))
+    for record_id, vectors in before:  # as they were before they were steps
+        wide = np.frombuffer(vectors, np.int8).astype(np.float16).tobytes()
+        raw.run(holdfast, "UPDATE records SET vectors = ? WHERE id = ?", (wide, record_id))
+    with Holdfast(replace(holdfast.settings), clock=holdfast.services.clock) as other:
+        assert other.manager("user", "agent").retrieve("tea", top_k=1)[0]["content"] == "Likes green tea"
+        assert raw.rows(other, stored) == before
 
 
 def test_all_memories_can_be_embedded_anew_in_one_go(holdfast: Holdfast) -> None:

@@ -252,7 +252,8 @@ def test_the_last_message_is_popped_into_the_recycle_bin(memory: MemoryManager, 
     assert [m["content"] for m in memory.short_term.get_conversation_history()] == ["one"]
     assert holdfast.recycle.restore(memory_id=popped["message_id"]) == 1
 
-    holdfast.holds.add(memory_id=popped["message_id"], reason="litigation", author="counsel")
+    whose = {"user_id": memory.user_id, "memory_id": popped["message_id"]}
+    holdfast.holds.add(**whose, reason="litigation", author="counsel")
     with pytest.raises(HeldError):
         memory.short_term.pop_message()
     assert holdfast.manager("user_123", "travel_agent", "never begun").short_term.pop_message() is None
@@ -260,7 +261,7 @@ def test_the_last_message_is_popped_into_the_recycle_bin(memory: MemoryManager, 
 
 def test_several_messages_are_deleted_together_or_not_at_all(memory: MemoryManager, holdfast: Holdfast) -> None:
     ids = memory.short_term.add_messages([{"role": "user", "content": str(n)} for n in range(4)])
-    hold = holdfast.holds.add(memory_id=ids[1], reason="litigation", author="counsel")
+    hold = holdfast.holds.add(user_id=memory.user_id, memory_id=ids[1], reason="litigation", author="counsel")
     with pytest.raises(HeldError):
         memory.short_term.delete(ids[:2])
     assert len(memory.short_term.get_full_history()) == 4

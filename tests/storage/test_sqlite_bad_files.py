@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from conformance.samples import MODEL, there
-from holdfast.core.errors import NotAStoreError, StoreFullError, StoreTooNewError, StoreUnavailableError
+from holdfast.core.errors import NotAStoreError, StorageError, StoreFullError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import TYPES, MemoryType
 from holdfast.storage.relational.feed import SqlFeed
 from holdfast.storage.relational.records import SqlRecords
@@ -116,6 +116,15 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(store: Path) ->
 
     assert str(store) in str(refusal.value)
     assert digests(store.parent) == before
+
+
+def test_a_store_that_lacks_what_this_version_keeps_says_so_and_what_to_do(store: Path) -> None:
+    connection = apsw.Connection(str(store))
+    connection.execute("ALTER TABLE records RENAME COLUMN text_hash TO hashed")
+    connection.close()
+
+    with pytest.raises(StorageError, match=f"lacks what this version.*no such column.*{ADVICE}"):
+        read_everything(store)
 
 
 def read_everything(path: Path) -> int:

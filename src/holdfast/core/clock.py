@@ -35,13 +35,8 @@ class IdSource:
             self._tail = self._random_bits(_TAIL_BITS - 1)
         self._moment = moment
         millis, micros = divmod(moment, 1_000)
-        value = (millis & ((1 << 48) - 1)) << 80
-        value |= 0x7 << 76
-        value |= (micros * 4_096 // 1_000) << 64
-        value |= 0b10 << 62
-        value |= self._tail
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        time, tail = f"{millis & 0xFFFF_FFFF_FFFF:012x}", f"{1 << 63 | self._tail:016x}"
+        return f"{time[:8]}-{time[8:]}-{0x7000 | micros * 4_096 // 1_000:04x}-{tail[:4]}-{tail[4:]}"
 
 
 T = TypeVar("T")

@@ -92,11 +92,6 @@ class Line:
         return self.id[-_ID_CHARS:]
 
     @cached_property
-    def words(self) -> str:
-        """What it says, to compare it with what others say."""
-        return normalize_text(self.text)
-
-    @cached_property
     def written(self) -> str:
         """The line itself. It begins with what is ours, and nothing in it ends the brackets."""
         origin = _clean_origin(self.origin)
@@ -134,7 +129,7 @@ def plan(lines: Sequence[Line], form: Format, max_tokens: int, count: Count) -> 
     choice = _Choice(form, count)
     choice.fill([line for line in lines if line.section is Section.PERSONA], max_tokens // _PERSONA_PART)
     choice.fill([line for line in lines if line.section is not Section.PERSONA], max_tokens)
-    return Block(choice.write(), choice.count(), choice.in_order(), choice.left)
+    return choice.block()
 
 
 class _Choice:
@@ -143,33 +138,28 @@ class _Choice:
     def __init__(self, form: Format, count: Count) -> None:
         self._form, self._count = _FORMS[form], count
         self._kept: dict[Line, int] = {}
+        self._begun: set[Section] = set()
         self._said: dict[str, Line] = {}
-        self._counted = ("", 0)
-        self.left: list[LeftOut] = []
+        self._left: list[LeftOut] = []
+        self._written = Block("", 0, [], self._left)
 
-    def in_order(self) -> list[Line]:
-        """The lines as they stand in the block."""
-        return sorted(self._kept, key=lambda line: (_ORDER.index(line.section), line.place))
-
-    def write(self) -> str:
-        """The block; nothing, of nothing."""
-        return self._form.write(self.in_order()) if self._kept else ""
-
-    def count(self) -> int:
-        """How many tokens the block has."""
-        text = self.write()
-        if text != self._counted[0]:
-            self._counted = (text, self._count(text))
-        return self._counted[1]
+    def block(self) -> Block:
+        """The lines that were chosen, written and counted; nothing, of nothing."""
+        lines = sorted(self._kept, key=lambda line: (_ORDER.index(line.section), line.place))
+        if lines != self._written.lines:
+            text = self._form.write(lines) if lines else ""
+            self._written = Block(text, self._count(text) if lines else 0, lines, self._left)
+        return self._written
 
     def fill(self, lines: Sequence[Line], most: int) -> None:
         """Take the lines that fit, so that the block has at most so many tokens."""
-        room = most - self.count()
+        room = most - self.block().tokens
         new: list[Line] = []
         misses, broken = 0, False
         for line in lines:
             is_turn = line.section is Section.TURNS
-            other = self._said.get(line.words)
+            words = normalize_text(line.text)
+            other = self._said.get(words)
             if other is not None and not is_turn:
                 self._leave(line, f"It says the same as {other.short_id}.")
                 continue
@@ -177,7 +167,12 @@ class _Choice:
             cost = self._cost(line) if counts else 0
             if counts and cost <= room:
                 new.append(line)
-                room -= cost - self._take(line, cost)
+                room -= cost
+                if other in self._kept and other.section not in (Section.PERSONA, Section.TURNS):
+                    room += self._kept.pop(other)  # a memory that says what a turn says makes way for it
+                    self._leave(other, f"It says the same as {line.short_id}.")
+                self._kept[line], self._said[words] = cost, line
+                self._begun.add(line.section)
                 misses = 0
             else:
                 misses += counts
@@ -185,18 +180,9 @@ class _Choice:
                 self._leave(line, f"It does not fit: {max(room, 0):,} of {most:,} tokens were left.")
         self._cut(new, most)
 
-    def _take(self, line: Line, cost: int) -> int:
-        """Choose a line. A memory that says what a turn says makes way for it; what that saves."""
-        saved, other = 0, self._said.get(line.words)
-        if other in self._kept and other is not None and other.section not in (Section.PERSONA, Section.TURNS):
-            saved = self._kept.pop(other)
-            self._leave(other, f"It says the same as {line.short_id}.")
-        self._kept[line], self._said[line.words] = cost, line
-        return saved
-
     def _cut(self, new: list[Line], most: int) -> None:
         """Drop lines, the last ones first, where the whole is more than its parts."""
-        while new and (over := self.count() - most) > 0:
+        while new and (over := self.block().tokens - most) > 0:
             while new and over > 0:
                 line = new.pop()
                 if line in self._kept:
@@ -204,12 +190,11 @@ class _Choice:
                     self._leave(line, f"It does not fit: with it, there were more than {most:,} tokens.")
 
     def _cost(self, line: Line) -> int:
-        has_title = any(one.section is line.section for one in self._kept)
-        title = "" if has_title else f"\n\n## {TITLES[line.section]}"
+        title = "" if line.section in self._begun else f"\n\n## {TITLES[line.section]}"
         return self._count(f"{title}\n{self._form.write_line(line)}")
 
     def _leave(self, line: Line, reason: str) -> None:
-        self.left.append(LeftOut(line.id, line.kind, reason))
+        self._left.append(LeftOut(line.id, line.kind, reason))
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------
@@ -217,11 +202,12 @@ class _Choice:
 
 def clean(text: str) -> str:
     """A text in one line: nothing in it begins a line or cannot be seen, and no bracket opens before an id."""
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    joined = " / ".join(line for line in lines if line)
-    if not joined.isprintable():
-        joined = "".join(char for char in joined if char.isprintable() or char in _JOINERS)
-    return _TAG.sub("(", joined)
+    if not text.isprintable() or "  " in text or text.strip() != text:
+        lines = (" ".join(line.split()) for line in text.splitlines())
+        text = " / ".join(line for line in lines if line)
+        if not text.isprintable():
+            text = "".join(char for char in text if char.isprintable() or char in _JOINERS)
+    return _TAG.sub("(", text) if "[" in text else text
 
 
 @lru_cache(256)  # few write what a block shows

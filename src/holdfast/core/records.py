@@ -223,8 +223,8 @@ PRUNE_FRACTION: Final = 0.1
 def kind_of(value: MemoryType | str) -> Kind:
     """The row of ``TYPES`` for a kind given as a ``MemoryType`` or as its name."""
     try:
-        return TYPES[MemoryType(value)]
-    except ValueError:
+        return TYPES[value]  # type: ignore[index]  # a name is as good: it is equal, and finds the same
+    except (KeyError, TypeError):
         known = ", ".join(TYPES)
         raise InvalidKindError(f"unknown kind of memory {quote(value)}; use one of: {known}") from None
 
@@ -300,6 +300,12 @@ class Subject(str):
     def check(cls, tenant: str, user_id: object) -> Self:
         """A user of a tenant, whose id a caller gave."""
         return cls(tenant, check_id(user_id, "user_id"))
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The tenant and the user."""
+        tenant, _, user_id = self.partition("/")
+        return tenant, user_id
 
     @property
     def tenant(self) -> str:

@@ -25,7 +25,9 @@ def normalize_text(text: str) -> str:
 
     Of a text of nothing but closing punctuation, that is kept.
     """
-    folded = _UNSEEN.sub("", text.lower() if text.isascii() else _fold(text))
+    folded = text.lower() if text.isascii() else _fold(text)
+    if not (text.isascii() and text.isprintable()):
+        folded = _UNSEEN.sub("", folded)
     plain = " ".join(folded.split())
     return plain.rstrip(_CLOSING) or plain
 

@@ -17,7 +17,7 @@ from holdfast.core.errors import (
     QuotaExceededError,
     quote,
 )
-from holdfast.core.records import TYPES, Kind, MemoryType, Record, Usage, kind_of
+from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Usage, kind_of
 from holdfast.core.values import (
     MAX_DERIVED_FROM,
     NO_ORIGIN,
@@ -30,7 +30,7 @@ from holdfast.core.values import (
     iso,
     past_moment,
 )
-from holdfast.memory.corrections import ENTITY_VERBS, name_of
+from holdfast.memory.corrections import ENTITY_VERBS, Corrections, name_of
 from holdfast.memory.entity import draft_text, refresh_entity_text
 from holdfast.memory.episodic import Episodic, draft_episode, draft_summary
 from holdfast.memory.records import Changed, Draft, DurableRecords, NamedDraft
@@ -44,12 +44,18 @@ from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
 
 if TYPE_CHECKING:
-    from holdfast.memory.search import Search
-    from holdfast.memory.services import Services
-    from holdfast.memory.short_term import ShortTerm
     from holdfast.memory.working import Working
-    from holdfast.ports.records import Added, PutOutcome
-    from holdfast.results.memory import AddResult, ImportResult, RememberResult, SimilarResult, WriteResult
+    from holdfast.results.memory import (
+        AddManyResult,
+        AddResult,
+        ImportResult,
+        RememberResult,
+        SimilarResult,
+        WriteResult,
+    )
+
+
+MOST_AT_ONCE: Final = 100_000
 
 
 class Written(NamedTuple):
@@ -66,11 +72,41 @@ class Written(NamedTuple):
     """How many of those that were there already had been corrected."""
 
 
+class Addition(NamedTuple):
+    """One content that is to be added."""
+
+    kind: Kind
+    content: Any
+    metadata: Any
+    origin: Origin
+    prune: bool
+    dedupe: bool | None
+    key: str | None = None
+    supersedes: str | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it becomes a version of a record, where there is one that it names."""
+        return self.key is not None or self.supersedes is not None
+
+
+class PutResult(NamedTuple):
+    """What became of a memory that goes by a key, or supersedes another."""
+
+    operation: str
+    memory_id: str
+    version: int
+    usage: Usage
+    gone: int = 0
+
+
 class Additions:
     """How contents of every kind are added for a scope."""
 
-    def __init__(self, records: DurableRecords, working: Working, short_term: ShortTerm) -> None:
-        self._records, self._working, self._short_term = records, working, short_term
+    def __init__(
+        self, records: DurableRecords, corrections: Corrections, working: Working, short_term: ShortTerm
+    ) -> None:
+        self._records, self._corrections, self._working, self._short_term = records, corrections, working, short_term
         self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
             MemoryType.EPISODIC: draft_summary,
             MemoryType.ENTITY: draft_text,
@@ -93,6 +129,8 @@ class Additions:
             raise InvalidInputError(f"{len(metadata):,} metadata objects were given for {len(contents):,} contents")
         if listed and not kind.durable:
             raise refuse_kind(kind, "added with a list of metadata", "give one metadata object, or call add for each")
+        if not contents:
+            return Written([], self.usage(kind))
         if kind.durable:
             each = map(check_metadata, metadata) if listed else repeat(check_metadata(metadata), len(contents))
             draft = self._drafts.get(kind.name, Draft)
@@ -110,6 +148,33 @@ class Additions:
         role = metadata.get("role", "user") if isinstance(metadata, Mapping) else "user"
         ids, held, dropped = self._short_term.append(role, texts, metadata)
         return Written(ids, Usage(held, 0, kind.max_memories, kind.max_bytes), dropped)
+
+    def add(self, new: Addition, elapsed_ms: Callable[[], float]) -> AddResult:
+        """Add one content."""
+        kind, content = new.kind, new.content
+        if new.is_named:
+            put = self._put(new, self.draft(kind, content, new.metadata, new.origin))
+            return self._describe_put(kind, content, elapsed_ms(), put)
+        written = self.write(kind, [content], new.metadata, new.origin, prune=new.prune, dedupe=new.dedupe)
+        elapsed = elapsed_ms()
+        self._records.services.latencies.record("add", kind.name, elapsed, kind.latency_ms)
+        operation = "exists" if written.existing else "kept_out" if written.kept_out else "add"
+        result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
+        if written.corrected and (there := self._records.find(written.ids[0])) is not None:
+            result["corrected_to"] = there.content
+        return result
+
+    def _put(self, new: Addition, draft: Draft) -> PutResult:
+        """Let the record that goes by a key, or one that is superseded, say a draft from now on."""
+        kind, key = new.kind, str(new.key)
+        if new.supersedes is not None:
+            record, usage = self._corrections.supersede(kind, draft, supersedes=new.supersedes, key=new.key)
+            return PutResult("corrected", record.id, record.revision, usage)
+        if self.merges(kind, dedupe=new.dedupe) and (there := self._corrections.find_restated(kind, draft, key)):
+            return PutResult("exists", there.id, there.revision, self.usage(kind))
+        outcome, added = self._corrections.put(kind, draft, key, prune=new.prune)
+        version = outcome.version or 1
+        return PutResult("add" if version == 1 else "corrected", str(outcome.id), version, added.usage, added.pruned)
 
     def merges(self, kind: Kind, *, dedupe: bool | None) -> bool:
         """Whether a text of a kind that is there already is not added again: as a caller or the settings say."""
@@ -132,16 +197,20 @@ class Additions:
             changes["metadata"] = check_metadata(metadata)
         return changes
 
-    def describe_corrected(
-        self, changed: Changed, content: object, elapsed: float, operation: str = "corrected"
-    ) -> AddResult:
-        """What a correction says, or one that was not needed."""
+    def describe_corrected(self, changed: Changed, content: object, elapsed: float) -> AddResult:
+        """What a correction says."""
         record, usage = changed
-        kind = TYPES[record.kind]
-        self._records.services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
-        written = Written([record.id], usage)
-        result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
-        result["version"] = record.revision
+        put = PutResult("corrected", record.id, record.revision, usage)
+        return self._describe_put(TYPES[record.kind], content, elapsed, put)
+
+    def _describe_put(self, kind: Kind, content: object, elapsed: float, put: PutResult) -> AddResult:
+        """What is said of a memory that says something else, or of one that goes by a key."""
+        if put.operation != "add":
+            self._records.services.latencies.record("correct", kind.name, elapsed, kind.latency_ms)
+        written = Written([put.memory_id], put.usage, put.gone)
+        result = describe_one(content, describe_added(kind, put.operation, elapsed, written), written)
+        if put.operation != "add":
+            result["version"] = put.version
         return result
 
     def usage(self, kind: Kind) -> Usage:
@@ -152,12 +221,28 @@ class Additions:
         return Usage(len(held), sum(len(item.content) for item in held), kind.max_memories, kind.max_bytes)
 
 
+def check_contents(contents: object) -> None:
+    """``InvalidContentError`` for what is no list of contents, or too long a one."""
+    if isinstance(contents, str | bytes | Mapping) or not isinstance(contents, Sequence):
+        raise InvalidContentError(f"contents must be a list of contents, not {type(contents).__name__}")
+    if len(contents) > MOST_AT_ONCE:
+        raise InvalidContentError(f"{len(contents):,} contents at once are too many (max: {MOST_AT_ONCE:,})")
+
+
 def as_text(content: Any, kind: Kind) -> str:
     """Content as text; working memory takes objects too."""
     if kind.name is MemoryType.WORKING and isinstance(content, Mapping):
         return dump_json(content, InvalidContentError, "content")
     text: str = content  # whatever is not text is refused where contents are checked
     return text
+
+
+def change_item(kind: Kind, item: Message, content: Any, metadata: Mapping[str, Any] | None) -> Message:
+    """A working note that says something else, or has other metadata."""
+    if kind.name is not MemoryType.WORKING:
+        raise refuse_kind(kind, "updated", "add a new message instead")
+    text = item.content if content is None else check_content(as_text(content, kind))
+    return item._replace(content=text, metadata=item.metadata if metadata is None else check_metadata(metadata))
 
 
 def describe_added(kind: Kind, operation: str, elapsed: float, written: Written) -> WriteResult:
@@ -185,14 +270,10 @@ def describe_one(content: object, added: WriteResult, written: Written) -> AddRe
     return result
 
 
-def describe_put(kind: Kind, content: object, elapsed: float, outcome: PutOutcome, added: Added) -> AddResult:
-    """What an add under a key says."""
-    written = Written([str(outcome.id)], added.usage, added.pruned)
-    operation = "add" if outcome.version == 1 else "corrected"
-    result = describe_one(content, describe_added(kind, operation, elapsed, written), written)
-    if outcome.version is not None and outcome.version > 1:
-        result["version"] = outcome.version
-    return result
+def describe_many(added: WriteResult, written: Written) -> AddManyResult:
+    """What an add of many memories says: beside the others, how many of them were not added, and why."""
+    counts = {name: count for name in ("existing", "corrected", "kept_out") if (count := getattr(written, name))}
+    return cast("AddManyResult", {"memory_ids": written.ids, **added, **counts})
 
 
 def find_similar(
@@ -309,6 +390,8 @@ class Imports:
 
     def run(self, items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> ImportResult:
         """Import what can be; say what became of it."""
+        if isinstance(items, str | Mapping) or not isinstance(items, Sequence):
+            raise InvalidInputError(f"items must be a list of objects, not {quote(items)}")
         self._records.scope.check_one()
         self._records.check_agent()
         drafted: dict[tuple[Kind, str], _Import] = {}

@@ -14,8 +14,9 @@ from typing import Any, Final
 from holdfast.core.clock import watch
 from holdfast.core.records import Kind, MemoryType, Record
 from holdfast.core.texts import normalize_text
-from holdfast.core.values import iso, to_json
+from holdfast.core.values import check_count, iso, to_json
 from holdfast.memory.records import DurableRecords
+from holdfast.memory.user_data import refuse_kind
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import TARGET
 from holdfast.recall.ranking import SIMILAR
@@ -23,7 +24,7 @@ from holdfast.recall.terms import read_words
 from holdfast.results.memory import ConflictResult, SaidResult
 
 #: So many of the newest memories of a kind are looked at, each with so many of those that are closest to it.
-LOOKED_AT: Final = 500
+_LOOKED_AT: Final = 500
 _CLOSEST: Final = 4
 #: Texts that share less than this part of their words are not about the same thing.
 _SHARED: Final = 0.5
@@ -41,8 +42,11 @@ _FILLER: Final = frozenset(read_words("question_words.txt")) - _DENIALS - _CHANG
 
 def find_conflicts(records: DurableRecords, kind: Kind, limit: int) -> list[ConflictResult]:
     """The pairs of a kind that differ, the closest first."""
+    if not kind.shown_once or kind.has_facts:
+        raise refuse_kind(kind, "compared with each other", "name long_term, persona or structured memory")
+    check_count(limit, "limit", most=_LOOKED_AT)
     services, now = records.services, records.services.now()
-    known = {one.id: one for one in records.select(kind.name, SearchOptions(LOOKED_AT, now))}
+    known = {one.id: one for one in records.select(kind.name, SearchOptions(_LOOKED_AT, now))}
     scores: dict[tuple[str, ...], float] = {}
     for record in watch(list(known.values())):
         query = services.recall.encode_query(record.content[:TARGET])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ from holdfast.core.errors import InvalidInputError, quote
 from holdfast.core.prompts import Count, Format, Line, Section, plan
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record
 from holdfast.core.texts import normalize_text
-from holdfast.core.values import MAX_QUERY_BYTES, MAX_TOP_K, check_content, check_count, iso
+from holdfast.core.values import DAY, MAX_QUERY_BYTES, MAX_TOP_K, check_content, check_count, iso
 from holdfast.memory.entity import describe_now
 from holdfast.memory.records import DurableRecords, item_result, memory_result
 from holdfast.memory.search import Search
@@ -166,7 +167,7 @@ class _Reading:
         lines = [line for line in session.summary.splitlines() if normalize_text(line) not in shown]
         if said := _cut("\n".join(lines), self._wanted.chars // 2):
             name = f"session {session.session_id}" if session.session_id else "session"
-            yield Line(Section.EARLIER, -1, session.id, "session", name, iso(session.created_at)[:10], said)
+            yield Line(Section.EARLIER, -1, session.id, "session", name, _date(session.created_at // DAY), said)
 
     def related(self, turns: set[str]) -> Iterator[Line]:
         """What bears on the query, the best first; without one, the newest. ``turns`` are shown anyway."""
@@ -217,7 +218,7 @@ class _Reading:
         since = record.dated_at if record.kind is MemoryType.EPISODIC else record.updated_at
         self.found[record.id] = record.kind, record
         said = _cut(text, self._wanted.chars)
-        return Line(section, place, record.id, record.kind.value, record.written_by, iso(since)[:10], said)
+        return Line(section, place, record.id, record.kind.value, record.written_by, _date(since // DAY), said)
 
     def _item_line(self, section: Section, place: int, kind: MemoryType, item: Message) -> Line:
         self.found[item.id] = kind, item
@@ -236,3 +237,8 @@ class _Found(NamedTuple):
 def _cut(text: str, most: int) -> str:
     """As much of a text as is shown, to the end of a word if there is one near."""
     return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
+
+
+@lru_cache(256)  # most of what a block shows is of a few days
+def _date(day: int) -> str:
+    return iso(day * DAY)[:10]

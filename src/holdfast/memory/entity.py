@@ -291,9 +291,11 @@ def tell_changed(
     """Records as they are at a moment, or now. The text of an entity is written when something is said of it; where a
     fact has begun or ended by its date since then, it says what holds.
     """
-    now = services.now() if when is None else when
     dated = [one for one in records.values() if one.kind is _ENTITY and _CHANGES_AT in one.metadata]
-    stale = [one for one in dated if str(one.metadata[_CHANGES_AT]) <= iso(now)] if dated else []
+    if not dated:
+        return {**records}
+    now = services.now() if when is None else when
+    stale = [one for one in dated if str(one.metadata[_CHANGES_AT]) <= iso(now)]
     own, names = _read_facts(services, subject, stale, now)
     told = {}
     for one in stale:

@@ -297,8 +297,13 @@ def _live_derived(services: Services, subject: Subject, memory_id: str) -> list[
     return [written.facts.id for written in found if written.facts.state in LIVE]
 
 
-def explain_item(kind: Kind, item: Message, ttl: int | None) -> ExplainResult:
+def explain_item(services: Services, subject: Subject, kind: Kind, item: Message, ttl: int | None) -> ExplainResult:
     """What can be said of a working note, or of a message in the short-term window."""
+    turn = services.history.find_message(subject, item.id)
+    if turn is not None:
+        said = explain_turn(services, turn)
+        leaves = f"It leaves short-term memory {ttl} seconds from now, unless a message comes."
+        return {**said, "summary": f"{said['summary']} {leaves}"}
     ends = "its task ends" if kind.name is MemoryType.WORKING else f"{ttl} seconds from now, unless a message comes"
     return {
         "memory_id": item.id,

@@ -27,7 +27,7 @@ from holdfast.core.records import (
     Usage,
     key_of,
 )
-from holdfast.core.values import NO_ORIGIN, Origin, check_content, is_id, iso, value_class
+from holdfast.core.values import NO_ORIGIN, Origin, agent_source, check_content, is_id, iso, value_class
 from holdfast.lifecycle.bulk_delete import Cleared, clear, counted
 from holdfast.ports.records import Added, Put, PutOutcome, Recycled
 
@@ -136,6 +136,7 @@ class DurableRecords:
         """Drafts as new records of a kind, ready to be written, and the moment that they are of."""
         self.scope.check_one()
         now = self.services.now()
+        ids = self.services.ids_at([draft.created_at or now for draft in drafts])  # they sort by when records were made
         records = [
             Record(
                 id=record_id,
@@ -151,16 +152,10 @@ class DurableRecords:
                 ttl=draft.ttl,
                 **draft.origin.fields(self.scope.agent_id),
             )
-            for draft, record_id in zip(drafts, self._new_ids(drafts, now), strict=True)
+            for draft, record_id in zip(drafts, ids, strict=True)
         ]
         encodings = self.services.recall.encode(records) if records else []
         return [Entry(*pair) for pair in zip(records, encodings, strict=True)], now
-
-    def _new_ids(self, drafts: Sequence[Draft], now: int) -> list[str]:
-        """Ids sort by the moments at which records were made."""
-        if not any(draft.created_at for draft in drafts):
-            return self.services.new_ids(now, len(drafts))
-        return [self.services.new_id(draft.created_at or now) for draft in drafts]
 
     def find(self, record_id: str) -> Record | None:
         """The record if it is within the scope, in whatever state."""
@@ -364,23 +359,22 @@ class DurableRecords:
 def memory_result(record: Record, now: int) -> MemoryResult:
     """A record as callers see it."""
     metadata = {**record.metadata, "is_compressed": True} if record.compressed else dict(record.metadata)
-    created = iso(record.created_at)
+    scope, created = record.scope, iso(record.created_at)
     result: MemoryResult = {
         "memory_id": record.id,
         "content": record.content,
-        "memory_type": record.kind.value,
+        "memory_type": str(record.kind),
         "metadata": metadata,
-        "agent_id": record.scope.agent_id,
-        "session_id": record.scope.session_id,
+        "agent_id": scope.agent_id,
+        "session_id": scope.session_id,
         "created_at": created,
         "updated_at": created if record.updated_at == record.created_at else iso(record.updated_at),
         "is_archived": record.is_archived(now),
-        "source": record.written_by,
+        "source": record.source or agent_source(scope.agent_id),
         "derived_from": list(record.derived_from),
         "version": record.revision,
     }
-    key = key_of(TYPES[record.kind], record.name)
-    if key is not None:
+    if record.name is not None and (key := key_of(TYPES[record.kind], record.name)) is not None:
         result["key"] = key
     return result
 

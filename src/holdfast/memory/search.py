@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Scope
 from holdfast.memory.entity import tell_changed
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 #: A match that is deleted between ranking and reading would leave its place empty: all is ranked again, so often.
 _TRIES: Final = 3
+_BY_SCORE: Final = attrgetter("score", "updated_at")
 
 
 class Match(NamedTuple):
@@ -52,7 +54,9 @@ class Search:
             current = self._records.services.recall.look(self._records.scope, kinds) if options.as_of is None else {}
             for kind in kinds:
                 archived = kind.name is MemoryType.EPISODIC if include_archived is None else include_archived
-                wanted = options._replace(include_archived=archived)
+                wanted = (
+                    options._replace(include_archived=archived) if archived != options.include_archived else options
+                )
                 if kind.durable:
                     found = self._records.services.recall.rank(self._records.scope, kind, query, wanted, current)
                 else:
@@ -99,6 +103,9 @@ def merge(found: Mapping[MemoryType, Sequence[Hit]], top_k: int, floor: float = 
     With a ``floor``, a kind whose best match is below it stays away, and only notes that reach it come first.
     """
     kinds = {kind: hits for kind, hits in found.items() if hits and hits[0].score >= floor}
+    if len(kinds) == 1:
+        ((kind, hits),) = kinds.items()
+        return [(kind, hit) for hit in sorted(hits, key=_BY_SCORE, reverse=True)[:top_k]]
     firsts = [(kind, hits[0]) for kind, hits in kinds.items()]
     others = [(kind, hit) for kind, hits in kinds.items() for hit in hits[1:]]
 
@@ -119,7 +126,8 @@ def describe_match(scope: Scope, match: Match, options: SearchOptions) -> Retrie
         result = memory_result(match.memory, options.now)
     else:
         result = item_result(scope, TYPES[match.kind], match.memory)
-    scored = cast("RetrieveResult", {**result, "score": match.hit.score})
+    scored: RetrieveResult = result  # type: ignore[assignment]  # with what is added here
+    scored["score"] = match.hit.score
     if match.hit.times > 1:
         scored["count"] = match.hit.times
     if options.explain:

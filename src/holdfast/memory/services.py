@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.clock import IdSource
@@ -35,6 +36,11 @@ if TYPE_CHECKING:  # what a process does not ask for is not loaded
 
 _log = logging.getLogger("holdfast.latency")
 _KEPT = 1_024
+
+
+def _random_bits(count: int) -> int:
+    """So many bits, 64 at most, that nobody can guess."""
+    return int.from_bytes(os.urandom(8)) >> (64 - count)
 
 
 def start_watch() -> Callable[[], float]:
@@ -111,7 +117,7 @@ class Services(Stores):
     """Whether adding a text that is there gives what is there, where the caller does not say."""
     working: WorkingStore = field(default_factory=WorkingStore)
     latencies: Latencies = field(default_factory=Latencies)
-    _ids: IdSource = field(default_factory=lambda: IdSource(secrets.randbits))
+    _ids: IdSource = field(default_factory=lambda: IdSource(_random_bits))
     _ids_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -160,11 +166,15 @@ class Services(Stores):
         self.check()
         return moment(self.clock(), what="the clock's time")
 
+    def ids_at(self, moments: Iterable[int]) -> list[str]:
+        """Ids for records made at these moments, in their order."""
+        with self._ids_lock:
+            return [*map(self._ids.next, moments)]
+
     def new_ids(self, now: int, count: int) -> list[str]:
         """Ids for ``count`` records made now, in their order."""
-        with self._ids_lock:
-            return [self._ids.next(now) for _ in range(count)]
+        return self.ids_at(repeat(now, count))
 
     def new_id(self, now: int) -> str:
         """An id for a record made now."""
-        return self.new_ids(now, 1)[0]
+        return self.ids_at((now,))[0]

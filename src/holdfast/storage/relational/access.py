@@ -195,6 +195,8 @@ class RequestDatabase:
         self, subject: Subject | None = None, first: Question | None = None, ahead: Sequence[Question] = ()
     ) -> AbstractContextManager[Transaction]:
         """A transaction that writes, or the part of one that this is."""
+        if REQUEST.get() is None and _TOGETHER.get() is None:  # nearly always
+            return self._database.write(subject, first, ahead)
         request, together = self._request(), self._together()
         if together is not None:
             return nullcontext(together)
@@ -219,6 +221,8 @@ class RequestDatabase:
 
     def _transaction(self) -> Transaction | None:
         """The transaction that a look is part of, because what it has written is to be seen."""
+        if REQUEST.get() is None and _TOGETHER.get() is None:  # nearly always
+            return None
         request = self._request()
         return self._together() if request is None else request.transaction
 

@@ -106,10 +106,8 @@ def append_all(tx: Transaction, chained: Iterable[tuple[int, Sequence[Event]]]) 
             hashed = chains.link(hashed, text)
             added.append((no, subject, seq, event.at, *draft.ends, text, hashed))
         heads[subject] = (alias, seq, hashed)
-    if count == 1:
-        tx.later("audit.append", added[0])
-    else:
-        tx.run_many("audit.append", added)
+    for row in added:
+        tx.later("audit.append", row)
     for subject, (_, seq, hashed) in heads.items():
         tx.later("audit.move_head", (subject, seq, hashed, chains.GENESIS))
 

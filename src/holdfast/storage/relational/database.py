@@ -83,27 +83,35 @@ class Statements(dict[str, str]):
         self._package = package
         self._words = _WORDS | self._read("words")
         self._words |= {word: _fill(text, self._words) for word, text in self._words.items()}  # some are made of others
+        self._files: dict[str, dict[str, str]] = {}
+        """What the files that were read say, before words are put in."""
 
     def __missing__(self, name: str) -> str:
         file, _, statement = name.partition(".")
-        self._load(file)
-        if name not in self:
+        found = self._files.get(file) or self._load(file)
+        if statement not in found or statement.isupper():
             raise KeyError(f"{self._package} has no statement {statement} in {file}.sql")
-        return self[name]
+        self[name] = text = _fill(found[statement], self._words | found)
+        return text
 
     def load_all(self) -> Statements:
         """All of them, read now."""
         for package in (self._package, *([_SHARED] if self._package in _DIALECTS else [])):
             for file in _folder(package).iterdir():
-                if file.name.endswith(".sql"):
-                    self._load(file.name.removesuffix(".sql"))
+                name = file.name.removesuffix(".sql")
+                for statement in self._load(name) if name != file.name else ():
+                    if not statement.isupper():
+                        self[f"{name}.{statement}"]  # each is made when it is asked for
         return self
 
-    def _load(self, file: str) -> None:
+    def _load(self, file: str) -> dict[str, str]:
         found = self._read(file)
-        words = self._words | {name: text for name, text in found.items() if name.isupper()}
-        words |= {word: _fill(text, words) for word, text in words.items()}
-        self.update({f"{file}.{name}": _fill(text, words) for name, text in found.items() if not name.isupper()})
+        words = {name: text for name, text in found.items() if name.isupper()}
+        for word, text in [(word, text) for word, text in words.items() if "#" in text]:
+            words |= _repeat(word, text)
+        found |= {word: _fill(text, self._words | words) for word, text in words.items()}
+        self._files[file] = found
+        return found
 
     def _read(self, file: str) -> dict[str, str]:
         dialect = _DIALECTS.get(self._package)
@@ -133,6 +141,13 @@ def _read_file(package: str, name: str, dialect: Iterable[tuple[str, str]] = ())
         text = re.sub(pattern, replacement, text)
     parts = [_COMMENT.sub("", part) for part in _NAME.split(text)[1:]]
     return {statement: body.strip() for statement, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _repeat(word: str, text: str) -> dict[str, str]:
+    """What is made of a condition that has ``#`` for a number below 8: whether any is met, and the number of that."""
+    each = [text.replace("#", str(number)) for number in range(8)]
+    place = " ".join(f"WHEN {one} THEN {number}" for number, one in enumerate(each))
+    return {f"ANY_{word}": " OR ".join(f"({one})" for one in each), f"{word}_NUMBER": f"CASE {place} END"}
 
 
 class Migration(NamedTuple):
@@ -426,6 +441,8 @@ class Transactions(Protocol):
 class Database(Transactions, Protocol):
     """The connections to one database."""
 
+    engine: str
+    """``sqlite`` or ``postgresql``."""
     author: str
     """Whom audit entries name where no edge says who acts."""
     sign_texts: SignTexts
@@ -482,7 +499,8 @@ class SqlStore:
 
     def __init__(self, database: Transactions) -> None:
         self._database = database
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[int, int] = {}
+        """Of subjects, by their hashes: a user may be erased. Who relies on a number asks whose it is."""
 
     def _find(self, row: RowType[R], statement: str, *bindings: object) -> R | None:
         """The first row of one statement, if there is one."""
@@ -499,14 +517,13 @@ class SqlStore:
 
         Its second parameter is the subject: it gives no row if that is not whose number it is, which is looked up then.
         """
-        name = digest(("records.subject_no", (subject,)))
-        known = self._numbers.get(name)
+        known = self._numbers.get(hash(subject))
         if known is not None and (rows := self._database.ask(row, statement, (known, subject, *bindings))):
             return rows
         number = self._find(int, "records.subject_no", subject)
         if number is None or number == known:
             return []
-        self._remember(name, number)
+        self._remember(subject, number)
         return self._database.ask(row, statement, (number, subject, *bindings))
 
     @contextmanager
@@ -518,19 +535,18 @@ class SqlStore:
 
         Where the number is known from before, they travel with the lock. If it is another one now, nobody asks them.
         """
-        name = digest(("records.subject_no", (subject,)))
-        known = self._numbers.get(name)
+        known = self._numbers.get(hash(subject))
         with self._database.write(subject, None, () if known is None else questions(known)) as tx:
             number = tx.number_of(subject)
             if number is not None and number != known:
                 tx.ask_ahead(questions(number))
-                self._remember(name, number)
+                self._remember(subject, number)
             yield tx, number
 
-    def _remember(self, name: bytes, number: int) -> None:
+    def _remember(self, subject: Subject, number: int) -> None:
         if len(self._numbers) >= _MOST_NUMBERS:
             self._numbers.clear()
-        self._numbers[name] = number
+        self._numbers[hash(subject)] = number
 
     def _change(self, statement: str, *bindings: object) -> int:
         """Carry out one statement in a transaction of its own; how many rows it changed."""

@@ -16,7 +16,7 @@ from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.database import Question, SqlStore, Transaction
-from holdfast.storage.relational.rows import WriteContext, known_model
+from holdfast.storage.relational.rows import Counts, WriteContext, known_model
 
 #: Rows of a whole scope are read about this many at a time (what is read then fits into the processor's cache), ...
 _PAGE: Final = 1_000
@@ -60,48 +60,48 @@ class SqlFeed(SqlStore):
         read: Callable[[list[IndexRow] | PackedRows], PageT],
         ended: bool = False,
     ) -> Changes[PageT]:
-        agent = _agent(scope, kind)
-        if since is not None and len(since) == len(CursorRow._fields):  # nothing has changed, nearly always
+        if since is not None and len(since) == len(CursorRow._fields):
             place = record_rows.scope_number(since[0], kind)
-            asked = (since[0], scope.subject, place, scope.tenant, agent or "")
-            if self._database.ask(CursorRow, "records.cursor", asked) == [since]:
+            asked = (since[0], scope.subject, place, scope.tenant, _agent(scope, kind) or "")
+            found = self._database.ask(CursorRow, "records.cursor", asked)
+            if found == [since]:  # nothing has changed, nearly always
                 return Changes(since, False, [], [])
+            if found and not found[0].is_removed and (found[0].number, found[0].rules, 0) == (since[0], *since[3:]):
+                with self._database.read(scope.subject) as tx:
+                    counts = tx.find(Counts, "records.scope", (place,)) or Counts()
+                    if counts.floor <= since[1]:
+                        live, gone = _read_changes(tx, scope, kind, since, known_model(tx, model), ended=ended)
+                        cursor = (since[0], counts.seq, counts.next, *since[3:])
+                        return Changes(cursor, False, [read(live)] if live else [], gone)
+        return self._read_all(scope, kind, since, model, read, ended=ended)
+
+    def _read_all(
+        self,
+        scope: Scope,
+        kind: Kind,
+        since: Cursor | None,
+        model: str,
+        read: Callable[[list[IndexRow] | PackedRows], PageT],
+        *,
+        ended: bool,
+    ) -> Changes[PageT]:
+        """All that there is in a scope."""
+        agent = _agent(scope, kind)
         with self._database.read(scope.subject) as tx:
             number = tx.number_of(scope.subject)
             if number is None:
                 return Changes((0, 0, 0), since != (0, 0, 0), [], [])
             query = record_rows.context_query(scope.subject, kind, () if agent is None else (agent,))
             (context,) = tx.all(WriteContext, *query)
-            removed, rules = context.is_removed, context.version
-            cursor = (number, context.seq, context.next, rules, int(removed))
-            if since == cursor:
-                return Changes(cursor, False, [], [])
-            if removed:
+            cursor = (number, context.seq, context.next, context.version, int(context.is_removed))
+            if context.is_removed:
                 return Changes(cursor, True, [], [])
-            code = known_model(tx, model)
-            if since is None or (since[0], *since[3:]) != (number, rules, 0) or since[1] < context.floor:
-                keys = record_rows.key_range(number, kind)
-                if ended:
-                    names = ("records.index_rows", "versions.index_rows")
-                    stored = chain.from_iterable(tx.each(IndexRow, name, (code, *keys)) for name in names)
-                    return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
-                pages = self._read_scope(tx, scope, query, context, _Reading(code, agent, keys, read))
-                return Changes(cursor, True, pages, [])
-            live = _readable(
-                tx.all(IndexRow, "records.index_rows", (code, *record_rows.key_range(number, kind, since[2]))), agent
-            )
-            there = {row.id for row in live}
-            gone = []
-            for record_id in tx.all(str, "records.changed_ids", (record_rows.scope_number(number, kind), since[1])):
-                one = tx.find(IndexRow, "records.index_row", (code, record_id, number))
-                if one is None:
-                    gone.append(record_id)
-                elif record_id not in there:
-                    live += _readable([one], agent)
+            reading = _Reading(known_model(tx, model), agent, record_rows.key_range(number, kind), read)
             if ended:
-                theirs = (code, to_json([row.id for row in live]), number)
-                live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
-            return Changes(cursor, False, [read(live)] if live else [], gone)
+                names = ("records.index_rows", "versions.index_rows")
+                stored = chain.from_iterable(tx.each(IndexRow, name, (reading.model, *reading.keys)) for name in names)
+                return Changes(cursor, True, [read(page) for page in _pages(stored, agent)], [])
+            return Changes(cursor, True, self._read_scope(tx, scope, query, context, reading), [])
 
     def _read_scope(
         self, tx: Transaction, scope: Scope, query: Question, context: WriteContext, reading: _Reading[PageT]
@@ -177,6 +177,28 @@ class SqlFeed(SqlStore):
 
     def subjects(self, tenant: str) -> Iterator[Subject]:
         return iter(self._database.ask(Subject, "records.subjects_of_tenant", (tenant,)))
+
+
+def _read_changes(
+    tx: Transaction, scope: Scope, kind: Kind, since: Cursor, model: int | None, *, ended: bool
+) -> tuple[list[IndexRow], list[str]]:
+    """What is new or changed since then in a scope, and the ids of what is gone."""
+    number, agent = since[0], _agent(scope, kind)
+    live = _readable(
+        tx.all(IndexRow, "records.index_rows", (model, *record_rows.key_range(number, kind, since[2]))), agent
+    )
+    there = {row.id for row in live}
+    gone = []
+    for record_id in tx.all(str, "records.changed_ids", (record_rows.scope_number(number, kind), since[1])):
+        one = tx.find(IndexRow, "records.index_row", (model, record_id, number))
+        if one is None:
+            gone.append(record_id)
+        elif record_id not in there:
+            live += _readable([one], agent)
+    if ended:
+        theirs = (model, to_json([row.id for row in live]), number)
+        live += _readable(tx.all(IndexRow, "versions.index_rows_of", theirs), agent)
+    return live, gone
 
 
 def _agent(scope: Scope, kind: Kind) -> str | None:

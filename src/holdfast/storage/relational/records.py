@@ -154,7 +154,7 @@ class SqlRecords(record_rows.SqlRecordReader):
         """Insert at one attempt; ``before`` has what an attempt pruned that may have been made already."""
         subject, kind = new.subject, new.kind
         asked = record_rows.context_query(subject, kind, {scope.agent_id for scope in new.scopes})
-        can_rely = before is None and all(put.expected is None for put in new.puts.values())
+        can_rely = before is None and not (new.puts and any(put.expected is not None for put in new.puts.values()))
         with self._database.write(subject, asked if can_rely else None) as tx, record_moves.unique(kind.name):
             number = tx.number_for(subject)
             context = tx.first(record_rows.WriteContext, *asked)
@@ -164,7 +164,7 @@ class SqlRecords(record_rows.SqlRecordReader):
             kept_out = _find_kept_out(tx, number, new) if context.keeps_out else {}
             if kept_out and not new.skip_kept_out:
                 raise kept_out_error("nothing was added", next(iter(kept_out.values())))
-            new = _without(new, kept_out)
+            new = _without(new, kept_out) if kept_out else new
             guesses = guesses and tx.can_guess and new.is_single
             found: dict[str, str] = {}
             ended = frozenset[str]()
@@ -173,14 +173,15 @@ class SqlRecords(record_rows.SqlRecordReader):
             elif new.dedupe and new.entries:
                 hashes = _hash_texts(new)
                 found, ended = record_rows.find_same(tx, number, new.kind, hashes, _agent_of(new), now=new.now)
-            new = _without(new, found)
+            new = _without(new, found) if found else new
             left_out = (found, kept_out, ended)
             if before is not None and _was_done(tx, number, new):  # only the answer was lost
                 return Added(counter.usage(maximum), len(before), tuple(before), *left_out)
             if context.is_removed:
                 record_moves.refuse_removed_agents(tx, new.scopes)
             if new.entries or new.puts:
-                self._add(batch, new, number, context, guesses=guesses)
+                book = self._profiles.book(tx, subject.tenant, context.version)
+                self._add(batch, new, counter, maximum, book, guesses=guesses)
             tx.expect(context.after(number, counter.counts))
             added = Added(counter.usage(maximum), len(new.pruned), tuple(new.pruned), *left_out)
             if guesses:
@@ -188,11 +189,17 @@ class SqlRecords(record_rows.SqlRecordReader):
         return added if tx.instead is None else _found_instead(new, added, context, tx.instead)
 
     def _add(
-        self, batch: MoveBatch, new: _Insertion, number: int, context: record_rows.WriteContext, *, guesses: bool
+        self,
+        batch: MoveBatch,
+        new: _Insertion,
+        counter: record_rows.ScopeCounter,
+        maximum: tuple[int | None, int | None],
+        book: Book,
+        *,
+        guesses: bool,
     ) -> None:
         """Write new records; room is made for them first, if there is none."""
-        tx, counter, maximum = batch.tx, batch.counter(new.kind), context.limits(new.kind)
-        book = self._profiles.book(tx, new.subject.tenant, context.version)
+        tx = batch.tx
         if new.puts and guesses and tx.can_guess:
             source = new.entries[0].record.written_by
             tx.guess(Guess(False, None, True, current_actor(), source, book.is_selective, maximum[1]))
@@ -202,19 +209,23 @@ class SqlRecords(record_rows.SqlRecordReader):
         size = sum(new.stored[record.id].size for record, _ in new.entries)
         if excess(counter.usage(maximum), len(new.entries), size):
             _make_room(batch, new, maximum, size)
-        models = {
-            model: self._models.get(model) or record_moves.model_code(tx, model) for model in _models_of(new.entries)
-        }
-        rows = self._rows(tx, new, number, counter=counter, book=book, models=models)
+        rows = self._rows(batch, new, counter=counter, book=book)
         if len(rows) == 1 and (new.puts or new.entries[0].record.name is None):  # nothing can be in its way
             tx.later("records.insert", rows[0])
         else:
             tx.run_many("records.insert", rows)
-        derived = [(key, one.record.derived_from) for (key, *_), one in zip(rows, new.entries, strict=True)]
-        record_rows.note_derivations(tx, number, derived)
+        derived = [(key, entry.record.derived_from) for (key, *_), entry in zip(rows, new.entries, strict=True)]
+        record_rows.note_derivations(tx, batch.number, derived)
         counter.count(len(rows), size)
         batch.save()
-        tx.then(partial(self._models.update, models))  # what has been committed stays as it is
+
+    def _model_code(self, tx: Transaction, model: str | None) -> int | None:
+        """The code of a model. What has been committed stays as it is, and need not be asked for again."""
+        code = self._models.get(model)
+        if code is None and model is not None:
+            code = record_moves.model_code(tx, model)
+            tx.then(partial(self._models.__setitem__, model, code))
+        return code
 
     def _put_named(
         self, batch: MoveBatch, new: _Insertion, live: Mapping[str, CurrentRow], maximum: tuple[int | None, int | None]
@@ -249,32 +260,31 @@ class SqlRecords(record_rows.SqlRecordReader):
         return replace(new, entries=added)
 
     def _rows(
-        self,
-        tx: Transaction,
-        new: _Insertion,
-        number: int,
-        *,
-        counter: record_rows.ScopeCounter,
-        book: Book,
-        models: Mapping[str | None, int | None],
+        self, batch: MoveBatch, new: _Insertion, *, counter: record_rows.ScopeCounter, book: Book
     ) -> list[tuple[Any, ...]]:
         """The rows of new records, as ``records.insert`` takes them."""
-        profiles: dict[tuple[Scope, str | None, Labels | None, int | None], int] = {}
+        tx, kind_name, kind_code = batch.tx, str(new.kind.name), new.kind.code
         rows: list[tuple[Any, ...]] = []
-        for record, encoding in new.entries:
-            one = new.stored[record.id]
+        last: tuple[Scope, str | None, Labels | None, int | None, str | None] | None = None
+        profile, code = 0, None
+        for record, (model, vectors, terms) in new.entries:
+            metadata, content, body, size, text_hash = new.stored[record.id]
+            scope, aged_from, derived_from = record.scope, record.aged_from, record.derived_from
             labels = labels_of(record.metadata) if book.is_selective else None
-            about = (record.scope, record.id if record.id in book.singled else None, labels, record.ttl)
-            if (profile := profiles.get(about)) is None:
-                profile = self._profiles.find(tx, new.kind.name.value, *about[:3], ttl=record.ttl, book=book)
-                profiles[about] = profile
-            own = (counter.new_key(), number, new.kind.code, profile)
-            whose = (record.id, record.scope.agent_id, record.scope.session_id, record.name)
-            aged_from = record.dated_at if record.aged_from is None else record.aged_from
-            dates = (record.created_at, record.updated_at, record.dated_at, aged_from)
-            found_by = (models[encoding.model], encoding.vectors, encoding.terms)
-            texts = (one.metadata, one.content, one.body, record.source, _list_sources(record.derived_from))
-            rows.append((*own, *whose, *dates, one.size, *found_by, *texts, one.text_hash, record.ttl))
+            about = (scope, record.id if record.id in book.singled else None, labels, record.ttl, model)
+            if about != last:  # most are like the one before
+                profile = self._profiles.find(tx, kind_name, *about[:3], ttl=record.ttl, book=book)
+                code, last = self._model_code(tx, model), about
+            rows.append(
+                (
+                    *(counter.new_key(), batch.number, kind_code, profile),
+                    *(record.id, scope.agent_id, scope.session_id, record.name),
+                    *(record.created_at, record.updated_at, record.dated_at),
+                    *(record.dated_at if aged_from is None else aged_from, size, code, vectors, terms),
+                    *(metadata, content, body, record.source, to_json(derived_from) if derived_from else None),
+                    *(text_hash, record.ttl),
+                )
+            )
         return rows
 
     def replace(
@@ -353,9 +363,9 @@ class SqlRecords(record_rows.SqlRecordReader):
         if grown > 0 and (problem := excess(counter.usage(maximum), 0, grown)):
             raise refuse(record.kind, record.scope.user_id, problem)
         model, vectors, terms = entry.encoding
-        found_by = (self._models.get(model) or record_moves.model_code(tx, model), vectors, terms)
+        found_by = (self._model_code(tx, model), vectors, terms)
         texts = (stored.metadata, stored.content, stored.body)
-        listed = _list_sources(record.derived_from)
+        listed = to_json(record.derived_from) if record.derived_from else None
         life = (stored.text_hash, record.ttl, record.aged_from if record.ttl is None else record.updated_at)
         origin = (record.source, listed)
         tx.later("records.replace", (record.updated_at, stored.size, *found_by, *texts, *origin, *life, row.key))
@@ -458,7 +468,7 @@ class SqlRecords(record_rows.SqlRecordReader):
 
 
 def _without(new: _Insertion, left_out: Mapping[str, str]) -> _Insertion:
-    return replace(new, entries=[one for one in new.entries if one.record.id not in left_out]) if left_out else new
+    return replace(new, entries=[one for one in new.entries if one.record.id not in left_out])
 
 
 def _questions(record: Record, agent: Scope | None, number: int, *, with_twins: bool) -> list[Question]:
@@ -544,10 +554,6 @@ def _make_room(batch: MoveBatch, new: _Insertion, maximum: tuple[int | None, int
             raise refuse(new.kind.name, new.subject.user_id, problem, pruned=new.prune)
 
 
-def _models_of(entries: Iterable[Entry]) -> set[str | None]:
-    return {entry.encoding.model for entry in entries}
-
-
 def _to_stored(entries: Sequence[Entry]) -> dict[str, record_rows.Stored]:
     """The stored forms of records' texts, by the records' ids."""
     return {one.id: record_rows.to_stored(one.content, one.metadata, one.body) for one, _ in entries}
@@ -569,8 +575,3 @@ def _unexpected(kind: Kind, put: Put, version: int) -> StaleError:
         return StaleError(f"{what} is there already, at version {version}; nothing was written")
     now = f"is at version {version}" if version else "is not there any more"
     return StaleError(f"{what} {now}, not at version {put.expected}; nothing was written; read it again and retry")
-
-
-def _list_sources(sources: Sequence[str]) -> str | None:
-    """What a record was derived from, as its row says it."""
-    return to_json(sources) if sources else None

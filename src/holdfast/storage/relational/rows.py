@@ -11,12 +11,12 @@ rows go with the record's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from holdfast.core.clock import check_deadline
+from holdfast.core.clock import watch
 from holdfast.core.decisions import Held, RecordFacts
 from holdfast.core.errors import StoreFullError
 from holdfast.core.records import (
@@ -35,7 +35,7 @@ from holdfast.core.records import (
     Usage,
 )
 from holdfast.core.texts import hash_text
-from holdfast.core.values import is_packed, pack, parse_json_object, to_json, unpack
+from holdfast.core.values import is_packed, list_as_json, pack, parse_json_object, to_json, unpack
 from holdfast.ports.records import Content
 from holdfast.storage.relational.database import NOBODY, Instead, Question, SqlStore, Transaction
 
@@ -126,7 +126,7 @@ class WriteContext(NamedTuple):
     @property
     def counts(self) -> Counts:
         """The counting row of the scope."""
-        return Counts(self.seq, self.floor, self.next, self.memories, self.bytes)
+        return Counts._make(self[1:6])
 
     def after(self, number: int, counts: Counts) -> WriteContext:
         """The same for a subject's next write, once this one has counted."""
@@ -138,19 +138,17 @@ class WriteContext(NamedTuple):
 
     def limits(self, kind: Kind) -> tuple[int | None, int | None]:
         """The quota in force: the user's own where set, else the tenant's, else the kind's default; -1 is no limit."""
-        memories = _first(self.own_memories, self.their_memories, kind.max_memories)
-        size = _first(self.own_bytes, self.their_bytes, kind.max_bytes)
+        _, _, _, _, _, _, their_memories, their_bytes, own_memories, own_bytes, *_ = self
+        memories = kind.max_memories if their_memories is None else their_memories
+        memories = memories if own_memories is None else own_memories
+        size = kind.max_bytes if their_bytes is None else their_bytes
+        size = size if own_bytes is None else own_bytes
         return (None if memories < 0 else memories), (None if size < 0 else size)
-
-
-def _first(own: int | None, theirs: int | None, default: int) -> int:
-    return own if own is not None else default if theirs is None else theirs
 
 
 def context_query(subject: Subject, kind: Kind, agents: Iterable[str]) -> Question:
     """How all of it is asked for."""
-    tenant, user_id = subject.tenant, subject.user_id
-    return "records.write_context", (subject, tenant, user_id, kind.code, _list_agents(frozenset(agents)))
+    return "records.write_context", (subject, *subject.parts, kind.code, _list_agents(frozenset(agents)))
 
 
 @lru_cache(maxsize=1_024)
@@ -170,8 +168,9 @@ class ScopeCounter:
     def __init__(self, tx: Transaction, subject: int, kind: Kind, counts: Counts | None = None) -> None:
         self._tx = tx
         self.scope = scope_number(subject, kind)
-        found = counts or tx.find(Counts, "records.scope", (self.scope,)) or Counts()
-        self.seq, self.floor, self.next, self.memories, self.bytes = found
+        self.counts = counts or tx.find(Counts, "records.scope", (self.scope,)) or Counts()
+        """What the row says."""
+        self.seq, self.floor, self.next, self.memories, self.bytes = self.counts
         self._changed: list[str] = []
 
     def new_key(self) -> int:
@@ -193,25 +192,26 @@ class ScopeCounter:
 
     def save(self) -> None:
         """Write the row and the list of changes."""
+        for statement in self.changes():
+            self._tx.later(*statement)
+
+    def changes(self) -> Iterator[Question]:
+        """What writes the row and the list of changes, once."""
         self.seq += 1
         if len(self._changed) > _BULK:
             self._cut(self.seq)
             self.floor = self.seq
         else:
             if self._changed:
-                self._tx.later("records.log_change", (self.scope, self.seq, to_json(self._changed)))
+                yield "records.log_change", (self.scope, self.seq, to_json(self._changed))
             if self.seq % _LISTED == 0 and self._cut(self.seq - _LISTED):
                 self.floor = self.seq - _LISTED
-        self._tx.later("records.put_scope", (self.scope, *self.counts))
+        self.counts = Counts(self.seq, self.floor, self.next, self.memories, self.bytes)
+        yield "records.put_scope", (self.scope, *self.counts)
 
     def _cut(self, upto: int) -> int:
         """Drop what is listed up to a transaction; how much that was."""
         return self._tx.run("records.forget_changes", (self.scope, upto))
-
-    @property
-    def counts(self) -> Counts:
-        """What the row says."""
-        return Counts(self.seq, self.floor, self.next, self.memories, self.bytes)
 
     def usage(self, maximum: tuple[int | None, int | None]) -> Usage:
         """What is counted, against a quota."""
@@ -337,19 +337,42 @@ def to_stored(
 
 
 def as_record(subject: Subject, row: RecordRow) -> Record:
-    """A stored record as callers know it; whoever reads many stops at the deadline."""
-    check_deadline()
-    scope = Scope(subject.tenant, subject.user_id, row.agent_id, row.session_id)
-    what = (row.id, KINDS[row.kind].name, scope, unpack(row.content))
-    dates = (row.created_at, row.updated_at, row.dated_at)
-    body = None if row.body is None else parse_json_object(unpack(row.body))
-    previous = None if row.previous is None else STATES[row.previous]
-    life = (row.version, row.aged_from, row.archive_at, row.hidden_from, row.moved_at, row.purge_at, row.reason)
-    sources = tuple(json.loads(row.derived_from)) if row.derived_from else ()
-    origin = (row.pack, is_packed(row.content), row.source, sources, row.bundle, row.ttl, row.revision)
-    data = (parse_json_object(row.metadata), body, row.name)
-    fields = (*what, *dates, *data, STATES[row.state], previous, *life, *origin)
-    return Record(*fields)
+    """A stored record as callers know it."""
+    return as_records(subject, (row,))[0]
+
+
+def as_records(subject: Subject, rows: Iterable[RecordRow]) -> list[Record]:
+    """Stored records as callers know them; whoever reads many stops at the deadline. Each recall does this, so that it
+    is one loop.
+    """
+    tenant, user_id = subject.parts
+    scopes: dict[tuple[str, str | None], Scope] = {}
+    records = []
+    for row in watch(rows):
+        content, place = row.content, (row.agent_id, row.session_id)
+        scope = scopes[place] = scopes.get(place) or Scope(tenant, user_id, *place)
+        record = Record(
+            row.id,
+            KINDS[row.kind].name,
+            scope,
+            content if isinstance(content, str) else unpack(content),
+            row.created_at,
+            row.updated_at,
+            row.dated_at,
+            parse_json_object(row.metadata),
+            None if row.body is None else parse_json_object(unpack(row.body)),
+            row.name,
+            STATES[row.state],
+            None if row.previous is None else STATES[row.previous],
+            *(row.version, row.aged_from, row.archive_at, row.hidden_from, row.moved_at, row.purge_at, row.reason),
+            row.pack,
+            not isinstance(content, str) and is_packed(content),
+            row.source,
+            tuple(json.loads(row.derived_from)) if row.derived_from else (),
+            *(row.bundle, row.ttl, row.revision),
+        )
+        records.append(record)
+    return records
 
 
 class TotalRow(NamedTuple):
@@ -483,9 +506,9 @@ class SqlRecordReader(SqlStore):
     def fetch(self, subject: Subject, record_ids: Sequence[str], *, now: int) -> dict[str, Record]:
         if not record_ids:
             return {}
-        asked = (to_json(record_ids), now, subject.tenant)
+        asked = (list_as_json(record_ids), now, subject.tenant)
         found = self._ask_known(subject, RecordRow, "records.fetch", *asked)
-        records = {row.id: as_record(subject, row) for row in found}
+        records = {record.id: record for record in as_records(subject, found)}
         return {record_id: records[record_id] for record_id in record_ids if record_id in records}
 
     def entries(self, subject: Subject, record_ids: Sequence[str]) -> dict[str, Entry]:

@@ -31,6 +31,11 @@ def translate_error(problem: apsw.Error, path: Path, busy_seconds: float) -> err
             )
         case apsw.CantOpenError():
             return errors.StoreUnavailableError(f"cannot open {path}: {problem}; check that its folder can be written")
+        case apsw.SQLError() if str(problem).startswith(("no such table", "no such column")):
+            return errors.StorageError(
+                f"{path} lacks what this version of Holdfast keeps there ({problem}): another version made it, or "
+                "something was dropped; restore a backup, or name another store in HOLDFAST_URL or HOLDFAST_HOME"
+            )
         case _:
             return errors.StorageError(f"the store {path} failed: {problem}")
 

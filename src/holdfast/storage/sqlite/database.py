@@ -32,7 +32,7 @@ from holdfast.storage.relational.database import (
     without_keys,
 )
 from holdfast.storage.sqlite.connect import ReadOnlyFile, has_log, is_empty, is_writable, translate_error
-from holdfast.storage.sqlite.transactions import PACKAGE, LastAnswer, SqliteTransaction
+from holdfast.storage.sqlite.transactions import PACKAGE, LastAnswer, SqliteTransaction, ask
 
 APPLICATION_ID: Final = 0x486F6C64  # "Hold", in the file's header
 _IDLE_READERS: Final = 8
@@ -53,6 +53,7 @@ class SqliteDatabase:
     file; whoever finds it busy waits its turn, ``busy_seconds`` at most.
     """
 
+    engine = "sqlite"
     is_shared = False
     writers = 1
 
@@ -64,6 +65,7 @@ class SqliteDatabase:
         self._before_new = before_new
         self._busy_seconds = busy_seconds
         self._state = OpenState(path)
+        self._translation = self._translate_errors()
         self.check_usable = self._state.check
         self.on_commit: Callable[[], None] = lambda: None
         self.author = PYTHON
@@ -102,14 +104,16 @@ class SqliteDatabase:
         self, _subject: Subject | None = None, first: Question | None = None, _ahead: Sequence[Question] = ()
     ) -> Iterator[SqliteTransaction]:
         """A transaction that writes: committed, durably, when the block ends; undone if it raises."""
-        self.check_usable()  # before waiting as well: in a forked child the lock may never come free
+        self.check_usable()  # before waiting: in a forked child the lock may never come free
         self._check_writable()
-        with self._lock_writer(), self._translate_errors(self._writer):
-            self.check_usable()
+        deadline = current_deadline()
+        with self._lock if deadline is None else _locked(self._lock, deadline), self._translate_errors(self._writer):
+            if self._state.is_closed:
+                self.check_usable()
             connection = self._writer
             try:  # an interrupt may come between any two statements: nothing may be left open
                 connection.execute("BEGIN IMMEDIATE")
-                if (deadline := current_deadline()) is not None:
+                if deadline is not None:
                     deadline.keep_on()
                 asked = None if first is None else digest(first)
                 answer = self._left.take(asked, connection.data_version())
@@ -143,11 +147,6 @@ class SqliteDatabase:
                 raise
             connection.execute("RELEASE part")
 
-    def _lock_writer(self) -> AbstractContextManager[object]:
-        """The writer is this thread's; whoever has a deadline waits for it no longer than that."""
-        deadline = current_deadline()
-        return self._lock if deadline is None else _locked(self._lock, deadline)
-
     def govern(self, _tenant: str) -> AbstractContextManager[SqliteTransaction]:
         """The same: there is one writer at a time."""
         return self.write()
@@ -162,39 +161,41 @@ class SqliteDatabase:
             yield batches
 
     @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        """A connection to read by; it is interrupted at the deadline."""
-        with self._translate_errors():
-            self.check_usable()
-            if self._only_read is not None and self._only_read.has_changed():
-                self._close_readers()
-            try:
-                connection = self._readers.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                deadline = current_deadline()
-                with nullcontext() if deadline is None else _until(deadline, connection):
-                    yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
-                self._give_back(connection)
-
-    @contextmanager
     def read(self, _subject: Subject | None = None) -> Iterator[SqliteTransaction]:
         """A consistent view of the store as it is now."""
-        with self._reader() as connection:
-            connection.execute("BEGIN")
-            yield SqliteTransaction(connection, self.author, self.sign_texts)
+        with self._translation:
+            connection = self._take_reader()
+            try:
+                with _until(current_deadline(), connection):
+                    connection.execute("BEGIN")
+                    yield SqliteTransaction(connection, self.author, self.sign_texts)
+            finally:
+                self._give_back(connection)
 
     def ask(
         self, row: RowType[R], statement: str, bindings: Bindings = (), *, patience: float | None = None
     ) -> list[R]:
         """The rows of one statement. No reader ever waits, so that patience is not needed."""
         del patience
-        with self._reader() as connection:
-            return SqliteTransaction(connection).all(row, statement, bindings)
+        with self._translation:
+            connection, deadline = self._take_reader(), current_deadline()
+            try:
+                if deadline is None:
+                    return ask(connection, row, statement, bindings)
+                with _until(deadline, connection):
+                    return ask(connection, row, statement, bindings)
+            finally:
+                self._give_back(connection)
+
+    def _take_reader(self) -> apsw.Connection:
+        """A connection that nobody reads by."""
+        self.check_usable()
+        if self._only_read is not None and self._only_read.has_changed():
+            self._close_readers()
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return self._connect()
 
     def count_connections(self) -> Mapping[str, int]:
         """See ``Database``: each thread has a connection of its own as soon as it needs one."""
@@ -346,6 +347,8 @@ class SqliteDatabase:
             self._readers.pop().close()
 
     def _give_back(self, connection: apsw.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
         if len(self._readers) < _IDLE_READERS and not self._state.is_closed:
             self._readers.append(connection)
         else:
@@ -380,6 +383,7 @@ class _Translation:
 
 @contextmanager
 def _locked(lock: threading.Lock, deadline: Deadline) -> Iterator[None]:
+    """The lock, for which whoever has a deadline waits no longer than that."""
     deadline.check()
     while not lock.acquire(timeout=_LOOK_SECONDS):
         deadline.check()
@@ -389,9 +393,16 @@ def _locked(lock: threading.Lock, deadline: Deadline) -> Iterator[None]:
         lock.release()
 
 
+def _until(deadline: Deadline | None, connection: apsw.Connection) -> AbstractContextManager[None]:
+    """Statements of the block are interrupted once the deadline has passed, if there is one."""
+    return _ANY_TIME if deadline is None else _interrupt(deadline, connection)
+
+
+_ANY_TIME: Final = nullcontext()
+
+
 @contextmanager
-def _until(deadline: Deadline, connection: apsw.Connection) -> Iterator[None]:
-    """Statements of the block are interrupted once the deadline has passed."""
+def _interrupt(deadline: Deadline, connection: apsw.Connection) -> Iterator[None]:
     deadline.check()
     connection.set_progress_handler(lambda: deadline.expired, _STEPS)
     try:
@@ -401,7 +412,11 @@ def _until(deadline: Deadline, connection: apsw.Connection) -> Iterator[None]:
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:
-    """A busy handler: SQLite asks it whether to go on waiting for a lock. Short, uneven naps are fair to many."""
+    """A busy handler: SQLite asks it whether to go on waiting for a lock. Short, uneven naps are fair to many.
+
+    A write has the lock for about half a millisecond. Whoever sleeps much longer than that leaves it free meanwhile, or
+    to the one who has just had it; whoever has waited for long waits for something longer, and looks less often.
+    """
     since = 0.0
 
     def wait(tries: int) -> bool:
@@ -413,7 +428,7 @@ def _patience(seconds: float) -> Callable[[int], bool]:
             return False
         if (deadline := current_deadline()) is not None and deadline.expired:
             return False
-        time.sleep(random.uniform(0.0001, min(0.0005 * (tries + 1), 0.005)))  # noqa: S311 - no secret
+        time.sleep(random.uniform(0.00005, min(0.0002 + 0.00002 * tries, 0.001)))  # noqa: S311 - no secret
         return True
 
     return wait

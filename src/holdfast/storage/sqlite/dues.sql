@@ -11,12 +11,6 @@ FROM (SELECT due.key AS place, subject AS number, count(*) AS records, sum(size)
       GROUP BY place, subject)
 CROSS JOIN subjects ON subjects.no = number ORDER BY place, number
 
--- name: earliest
-SELECT key AS place, (SELECT min(aged_from) FROM records INDEXED BY records_due
-                      WHERE profile = due.value ->> 0 AND state = due.value ->> 1 AND state IN ('active', 'archived')
-                        AND aged_from > due.value ->> 2 AND aged_from <= due.value ->> 3) AS earliest
-FROM json_each(?1) AS due
-
 -- name: census_of_agents
 SELECT agent_id, count(*) AS records FROM records INDEXED BY records_due
 WHERE profile = ?1 AND state = ?2 AND state IN ('active', 'archived') AND aged_from > ?3 AND aged_from <= ?4

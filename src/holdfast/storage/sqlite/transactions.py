@@ -112,11 +112,6 @@ class SqliteTransaction:
         except apsw.ConstraintError as problem:
             raise _duplicate(problem) from problem
 
-    def _maker(self, row: RowType[R], statement: str, cursor: apsw.Cursor) -> Callable[[Row], R]:
-        """How rows are made of what a cursor gives, which has something to give."""
-        known = MAKERS.get((row, statement))
-        return known or row_maker(row, statement, (name for name, *_ in cursor.get_description()))
-
     def all(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> list[R]:
         """All rows of a statement."""
         return list(self.each(row, statement, bindings))
@@ -125,16 +120,12 @@ class SqliteTransaction:
         """The first row of a statement, if there is one."""
         cursor = self._execute(statement, bindings)
         for found in cursor:
-            return self._maker(row, statement, cursor)(found)
+            return _maker(row, statement, cursor)(found)
         return None
 
     def each(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> Iterator[R]:
         """The rows of a statement as they come."""
-        cursor = self._execute(statement, bindings)
-        try:
-            return map(self._maker(row, statement, cursor), cursor)
-        except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
-            return iter(())
+        return _make_rows(row, statement, self._execute(statement, bindings))
 
     def first(self, row: RowType[R], statement: str, bindings: Bindings = ()) -> R:
         """The one row of the statement that a transaction was begun with: asked now, unless the answer is known."""
@@ -206,6 +197,25 @@ class SqliteTransaction:
 
     def lock(self, what: str) -> None:
         """There is one writer at a time."""
+
+
+def ask(connection: apsw.Connection, row: RowType[R], statement: str, bindings: Bindings) -> list[R]:
+    """All rows of a statement that only looks, and needs no transaction."""
+    cursor, known = connection.execute(_SQL[statement], bindings), MAKERS.get((row, statement))
+    return [*(_make_rows(row, statement, cursor) if known is None else map(known, cursor))]
+
+
+def _make_rows(row: RowType[R], statement: str, cursor: apsw.Cursor) -> Iterator[R]:
+    try:
+        return map(_maker(row, statement, cursor), cursor)
+    except apsw.ExecutionCompleteError:  # it gives no rows, and does not say of which columns
+        return iter(())
+
+
+def _maker(row: RowType[R], statement: str, cursor: apsw.Cursor) -> Callable[[Row], R]:
+    """How rows are made of what a cursor gives, which has something to give."""
+    known = MAKERS.get((row, statement))
+    return known or row_maker(row, statement, (name for name, *_ in cursor.get_description()))
 
 
 def _duplicate(problem: apsw.ConstraintError) -> Exception:
