@@ -39,7 +39,7 @@ class Machine:
 
     def attempt(self, script: str, days: float = 0) -> subprocess.CompletedProcess[str]:
         """How a script ends, so many days after the start."""
-        return self._run(days, "script", script)
+        return self._run(days, "script", "-c", script)
 
     def _run(self, days: float, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from effort import soak, stride
 from holdfast import Holdfast
 from holdfast.core.records import Subject
 from homes import Homes
+from launcher import start_script
 from lifecycle.fuses import DeathError, Fuse
 from lifecycle.soundness import check_sound
 
@@ -298,8 +298,7 @@ def test_an_agent_is_out_of_sight_from_its_removals_first_step(home: Path) -> No
 
 def kill_a_sweep(home: Path, clock: FakeClock, after: int) -> bool:
     """Let another process sweep, and kill it when it has told of so many batches; whether it was still at it."""
-    command = [sys.executable, str(SWEEPER), str(home), str(clock.now.timestamp())]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = start_script(SWEEPER, home, clock.now.timestamp(), stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         for _ in range(after + 1):

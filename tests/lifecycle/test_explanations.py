@@ -63,7 +63,7 @@ def test_a_message_that_is_held_is_explained_with_its_hold(
     holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
 ) -> None:
     message, other = (memory.short_term.add_message("user", text) for text in ("keep this", "and that"))
-    hold = holdfast.holds.add(memory_id=message, reason="Case 1", author="legal")
+    hold = holdfast.holds.add(memory_id=message, user_id="user_123", reason="Case 1", author="legal")
     with pytest.raises(HeldError):
         memory.delete(message)
     for said in (memory.explain(message), holdfast.explain(message, user_id="user_123"), memory.explain(other)):

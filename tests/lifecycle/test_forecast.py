@@ -72,7 +72,7 @@ def test_what_has_to_be_looked_at_one_by_one_is_the_same_too(
     said = holdfast.manager("user2", "agent0", "s2").short_term.add_message("user", "Keep this")
     holdfast.holds.add(**(whose or {"memory_id": tagged}), reason="Case", author="legal")
     assert check(holdfast, clock, 8)[-1]["held"] > 0
-    holdfast.holds.add(memory_id=said, reason="Case", author="legal")
+    holdfast.holds.add(memory_id=said, user_id="user2", reason="Case", author="legal")
     holdfast.holds.add(user_id="user0", reason="Case", author="legal")
     monkeypatch.setattr(due, "_MANY", 1)
     monkeypatch.setattr(due, "_PART", 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -168,7 +169,6 @@ def test_a_hold_says_how_much_it_covers_where_that_is_cheap(holdfast: Holdfast, 
     assert covered(hold_all(holdfast, memory_id=fact)) == {"memories": 1}
     assert covered(hold_all(holdfast, memory_id=fact, agent_id="other")) == {"memories": 0}
     assert covered(hold_all(holdfast, memory_id=message, user_id="user_123")) == {"messages": 1}
-    assert covered(hold_all(holdfast, memory_id=message)) is None, "whose message it is, is not known"
     assert covered(hold_all(holdfast, memory_id="search")) == {"tools": 1}
     assert covered(hold_all(holdfast, tag="case=7")) is None
     with pytest.raises(HeldError):
@@ -189,8 +189,13 @@ def test_a_hold_or_a_rule_for_what_is_nobodys_is_refused(holdfast: Holdfast, mem
         rule = {"memory_type": "long_term", "user_id": user, "memory_id": one, "keep_days": 900}
         with pytest.raises(NotFoundError, match=said):
             holdfast.policies.set_all([rule])
+    for one in (message, unknown):
+        for hold in (holdfast.holds.preview, partial(hold_all, holdfast)):
+            with pytest.raises(NotFoundError, match=f"there is no memory '{one}'.*name its user too"):
+                hold(memory_id=one)
+    assert holdfast.holds.list() == []
+    hold_all(holdfast, memory_id=fact)
     for one in (fact, message):
-        hold_all(holdfast, memory_id=one)
         hold_all(holdfast, memory_id=one, user_id="user_123")
     hold_all(holdfast, user_id="nobody")  # they may come
 
@@ -280,6 +285,22 @@ def test_removing_an_agent_leaves_what_is_held_out_of_sight_and_whole(
     check_sound(holdfast)
 
 
+def test_an_episode_that_goes_with_its_removed_agent_is_not_archived_first(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock
+) -> None:
+    episode = memory.episodic.record_episode("Booked a train", ["looked"])
+    hold = hold_all(holdfast, memory_id=episode)
+    holdfast.agents.remove("travel_agent")
+    clock.advance(days=91)
+    holdfast.holds.release(hold.id)
+    plan = holdfast.sweep(dry_run=True)
+    today = holdfast.forecast(1)["days"][0]
+    report = holdfast.sweep(digest=plan.digest)
+    assert plan.counts == today["counts"] == report.counts == {"archive": 0, "recycle": 1, "delete": 0}
+    moves = [(line["memory_type"], line["action"]) for line in report.to_dict()["lines"]]
+    assert (moves, states(holdfast)[episode]) == ([("episodic", "recycle")], "recycled")
+
+
 def test_an_agent_on_hold_is_not_removed(holdfast: Holdfast, memory: MemoryManager) -> None:
     memory.add("a trait", "persona")
     hold = hold_all(holdfast, agent_id="travel_agent")
@@ -297,7 +318,7 @@ def test_a_held_conversation_is_kept_by_every_path(
     scope = {
         "user": {"user_id": "user_123"},
         "session": {"session_id": "sess_abc123"},
-        "message": {"memory_id": message_id},
+        "message": {"memory_id": message_id, "user_id": "user_123"},
         "tag": {"tag": "case=7"},
     }[what]
     hold = hold_all(holdfast, **scope)
@@ -326,7 +347,7 @@ def test_sweeping_what_is_held_again_and_again_does_not_fill_the_audit_chain(
     memory_id = memory.add("fact", "long_term")["memory_id"]
     holdfast.policies.set("long_term", archive_after_days="never", delete_after_days=30, confirm=True)
     for held in (message_id, memory_id):
-        hold_all(holdfast, memory_id=held)
+        hold_all(holdfast, memory_id=held, user_id="user_123")
     clock.advance(days=30)
     holdfast.sweep()
     entries = len(holdfast.audit.tail(1_000))

@@ -24,6 +24,7 @@ def test_a_rule_that_changes_while_a_sweep_goes_on_is_the_one_it_goes_on_by(
     holdfast: Holdfast, clock: FakeClock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "_FIRST", 1)
+    monkeypatch.setattr(batches, "_MOST", 1)
     messages = [{"role": "user", "content": "remember this"}]
     people = [holdfast.manager(user_id, "guide") for user_id in ("ann", "bob", "cy")]
     episodes = [memory.episodic.record_episode("a task", messages=messages) for memory in people]
@@ -36,15 +37,18 @@ def test_a_rule_that_changes_while_a_sweep_goes_on_is_the_one_it_goes_on_by(
             with Holdfast.open(home=home, clock=clock) as other:
                 other.policies.set("episodic", archive_after_days="never", delete_after_days="never")
 
-    assert holdfast.sweep(progress=progress).counts["archive"] == 1
+    count = holdfast.sweep(progress=progress).counts["archive"]
+    assert 1 <= count <= holdfast.services.records.writers, "what was under way is finished"
     found = [memory.episodic.get_messages(episode) for memory, episode in zip(people, episodes, strict=True)]
-    assert sorted(found == messages for found in found) == [False, True, True], "kept in full, as the new rule says"
+    kept = [found == messages for found in found]
+    assert kept.count(True) == len(people) - count, "kept in full, as the new rule says"
 
 
 def test_a_plan_is_not_carried_out_by_rules_that_came_after_it(
     holdfast: Holdfast, clock: FakeClock, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "_FIRST", 1)
+    monkeypatch.setattr(batches, "_MOST", 1)
     people = [holdfast.manager(user_id, "guide") for user_id in ("ann", "bob", "cy", "dee", "eve")]
     episodes = [memory.episodic.record_episode("a task", ["a step"]) for memory in people]
     clock.advance(days=90)

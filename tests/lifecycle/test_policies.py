@@ -156,7 +156,7 @@ def test_a_preview_counts_a_conversation_of_which_a_message_is_held_apart(
     memory.short_term.add_message("user", "hello")
     message = memory.short_term.messages()[0].id
     clock.advance(days=10)
-    holdfast.holds.add(memory_id=message, reason="a case", author="legal")
+    holdfast.holds.add(memory_id=message, user_id="user_123", reason="a case", author="legal")
     preview = holdfast.policies.preview("history", delete_after_days=5)
     assert (preview.newly_due["recycle"], preview.held) == (0, 1)
     holdfast.policies.set("history", delete_after_days=5, confirm=True)

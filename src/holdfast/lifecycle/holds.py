@@ -43,14 +43,12 @@ class Holds:
         """Let nothing of a user, an agent, a session, a tag, or one memory be removed until the hold is released.
 
         What several parts name is what all of them name. A tag is ``key=value`` (a field of the metadata) or one of the
-        texts in ``metadata["tags"]``. ``memory_id`` is the id of a memory, a message or, alone, a tool.
-        ``NotFoundError`` if it is not, and never was, that user's; without ``user_id`` it may be anybody's message.
+        texts in ``metadata["tags"]``. ``memory_id`` is the id of a memory, of a tool (alone), or, with its ``user_id``,
+        of a message or of a memory that is gone and may come back. ``NotFoundError`` if there is no such thing.
         """
         given = {"user_id": user_id, "agent_id": agent_id, "session_id": session_id, "memory_id": memory_id, "tag": tag}
         whom: dict[str, Any] = {name: check_id(value, name) for name, value in given.items() if value is not None}
         self._check_names_something(whom)
-        if user_id is not None and memory_id is not None:
-            self.tenant.check_known(user_id, memory_id)
         now, words = self.tenant.now(), check_content(reason, "reason", max_bytes=_MOST_TEXT)
         hold = Hold(self.tenant.new_id(now), self.tenant.name, words, "", now, **whom)
         with acting_as(check_author(author)):
@@ -60,12 +58,20 @@ class Holds:
         """Refuse what nothing can ever go by: a hold on it would keep nothing, and nobody would know."""
         if not whom:
             raise InvalidInputError("say what to hold: give user_id, agent_id, session_id, memory_id or tag")
-        one, tag = whom.get("memory_id"), whom.get("tag")
-        if one is not None and not is_id(one) and not ([*whom] == ["memory_id"] and self._is_tool(one)):
-            raise InvalidInputError(
-                f"memory_id {quote(one)} is not the id of a memory or a message, nor of a tool that is known; "
-                "see ids with holdfast search or holdfast tool list"
-            )
+        one, tag, user_id = whom.get("memory_id"), whom.get("tag"), whom.get("user_id")
+        if one is not None and not ([*whom] == ["memory_id"] and self._is_tool(one)):
+            if not is_id(one):
+                raise InvalidInputError(
+                    f"memory_id {quote(one)} is not the id of a memory or a message, nor of a tool that is known; "
+                    "see ids with holdfast search or holdfast tool list"
+                )
+            if user_id is not None:
+                self.tenant.check_known(user_id, one)
+            elif self.tenant.records.find(self.tenant.name, one) is None:
+                raise NotFoundError(
+                    f"there is no memory {quote(one)}, and nothing was changed; if it is the id of a message, or of a "
+                    "memory that is gone, name its user too"
+                )
         if tag is not None and not all(tag.partition("=")[::2] if "=" in tag else (tag,)):
             raise InvalidInputError(
                 f"tag {quote(tag)} lacks its key or its value; write key=value, or one of the texts in metadata['tags']"
@@ -87,8 +93,8 @@ class Holds:
         if not is_id(hold.memory_id):
             return {"tools": int(self._is_tool(hold.memory_id))}
         record = self.tenant.records.find(self.tenant.name, hold.memory_id)
-        if record is not None or hold.user_id is None:  # whose message it may be is not known
-            return None if record is None else {"memories": int(hold.covers(as_held(record)))}
+        if record is not None or hold.user_id is None:
+            return {"memories": 0 if record is None else int(hold.covers(as_held(record)))}
         turn = self.tenant.history.find_message(Subject(self.tenant.name, hold.user_id), hold.memory_id)
         return {"memories": 0} if turn is None else {"messages": int(hold.covers(as_held_message(turn)))}
 
@@ -103,9 +109,7 @@ class Holds:
         """How much a hold covers now, whatever it is on: what is not known from counters is counted."""
         hold = self.get(hold_id)
         known = {"memories": 0} if hold.released_at is not None else self.covered(hold)
-        if known is not None:
-            return known
-        return {"memories": 0} if hold.memory_id is not None else self.tenant.figures.covered(hold, most=_EVERYTHING)[0]
+        return self.tenant.figures.covered(hold, most=_EVERYTHING)[0] if known is None else known
 
     def count_some(self, holds: Sequence[Hold], *, most: int = 20_000) -> Sequence[HoldCoverResult]:
         """How much each of several holds covers now. It reads ``most`` things, whatever there is: after that, and where
@@ -114,8 +118,8 @@ class Holds:
         counted: list[HoldCoverResult] = []
         for hold in holds:
             known = {} if hold.released_at is not None else self.covered(hold)
-            is_whole = known is not None or hold.memory_id is not None
-            if known is None and hold.memory_id is None and most > 0:
+            is_whole = known is not None
+            if known is None and most > 0:
                 known, is_whole = self.tenant.figures.covered(hold, most=most)
                 most = most - max(known.values()) if is_whole else 0
             counted.append({"counts": known or {}, "is_whole": is_whole})

@@ -17,7 +17,7 @@ from holdfast.core.values import check_content, check_id, check_metadata, iso
 from holdfast.lifecycle.session_parts import SessionParts
 from holdfast.lifecycle.sweeping.plan import ACTIONS, Line, take_census
 from holdfast.ports.coordination import Lease, begin_steps, join_rest
-from holdfast.ports.registry import AGENT, TOOL, Registered, RegistryStore
+from holdfast.ports.registry import AGENT, TOOL, Outlook, Registered, RegistryStore
 from holdfast.ports.rules import Census
 from holdfast.ports.stores import Tenant
 from holdfast.results.lifecycle import RegistryMoveResult, RegistryResult
@@ -82,20 +82,23 @@ class Registry:
                 note(Line(entry.sort, ACTIONS[State.DELETED], BIN_REASON, 1, 0))
         return gone
 
+    def outlooks(self, at: int) -> Iterator[tuple[Registered, Outlook]]:
+        """The removed agents and tools that a sweep at a moment goes on with, and what it finds of each."""
+        unfinished = (one for one in self._store.unfinished(self.tenant.name) if one.state is State.RECYCLED)
+        due = self._store.due(self.tenant.name, now=at)
+        for entry in {(one.sort, one.id): one for one in (*unfinished, *due)}.values():
+            yield entry, self._store.outlook(entry, at=at)
+
     def purge_census(self, at: int, going: Callable[[], Container[str]]) -> Iterator[tuple[Census, State, str]]:
         """What a sweep at a moment takes beside what rules do: what still has to follow an agent, and agents and tools
         of which nothing is left then; how much, where to and why. ``going`` tells what rules send to the bin.
         """
-        name = self.tenant.name
-        unfinished = (entry for entry in self._store.unfinished(name) if entry.state is State.RECYCLED)
-        found = {(entry.sort, entry.id): entry for entry in (*unfinished, *self._store.due(name, now=at))}
-        for entry in found.values():
-            outlook = self._store.outlook(entry, at=at)
+        for entry, outlook in self.outlooks(at):
             own = [one for one in outlook.own if one.id not in going()]
             yield from ((census, State.RECYCLED, removal_reason(entry.id)) for census in take_census(own))
             if not own and not outlook.stays and entry.purge_at is not None and entry.purge_at <= at:
                 mark = zlib.crc32(entry.id.encode())
-                yield Census(entry.sort, Subject(name), 1, 0, mark, entry.version), State.DELETED, BIN_REASON
+                yield Census(entry.sort, Subject(entry.tenant), 1, 0, mark, entry.version), State.DELETED, BIN_REASON
 
     def _try_to_follow(self, entry: Registered, now: int, lease: Lease | None, note: Note) -> bool:
         try:

@@ -236,7 +236,7 @@ class HoldTarget(Input):
     user_id: Id | None = Field(None, description="What is this user's.")
     agent_id: Id | None = Field(None, description="What is this agent's.")
     session_id: Id | None = Field(None, description="What belongs to this session.")
-    memory_id: Id | None = Field(None, description="This memory, message or tool alone.")
+    memory_id: Id | None = Field(None, description="This memory or tool alone; with `user_id`, this message.")
     tag: Id | None = Field(None, description="`key=value`: a field of the metadata; any other text: one of its `tags`.")
 
 
@@ -290,7 +290,7 @@ def list_holds(holdfast: Holdfast, asked: ListHolds) -> Any:
     return {**page, "items": [{**one, "covers": cover} for one, cover in zip(page["items"], covers, strict=True)]}
 
 
-@holds.add("POST /holds:preview", READ, WHOSE)
+@holds.add("POST /holds:preview", READ, WHOSE, errors=(404,))
 def preview_hold(holdfast: Holdfast, asked: HoldTarget) -> HoldCoverResult:
     """Say how much a hold would cover now, as far as that can be told at once. Changes nothing."""
     return holdfast.holds.preview(**asked.to_arguments())

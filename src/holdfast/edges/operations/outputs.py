@@ -32,6 +32,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
+from holdfast import results
 from holdfast.core.values import to_json
 
 _T = TypeVar("_T")
@@ -133,7 +134,7 @@ def output_of(result: Any, *properties: str, without: frozenset[str] = frozenset
     if issubclass(result, Answer):
         return cast("type[Answer]", result)
     docs, optional = _read_docs(result.__module__, result.__name__), getattr(result, "__optional_keys__", ())
-    hints = {name: hint for name, hint in get_type_hints(result).items() if name not in without}
+    hints = {name: hint for name, hint in get_type_hints(result, localns=vars(results)).items() if name not in without}
     for name in properties:
         computed = getattr(result, name)
         hints[name], docs = get_type_hints(computed.fget)["return"], {**docs, name: _mark(computed.__doc__)}

@@ -49,7 +49,8 @@ class Overview:
         holdings, ends = figures.holdings(tenant.name), figures.bin_ends(tenant.name)
         erasures = figures.erasures(tenant.name, since=now - _DAYS * DAY)
         next_run = self.schedule.next_run(_SWEEP)
-        due = [*figures.first_due(tenant.name).values(), *([] if ends.first is None else [ends.first])]
+        due = [first for _, first in tenant.dues.first_due(tenant.name)]
+        due += [] if ends.first is None else [ends.first]
         next_at = now if next_run is None else max(now, next_run)
         return {
             "at": iso(now),

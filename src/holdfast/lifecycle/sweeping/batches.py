@@ -27,7 +27,8 @@ _GOAL_SECONDS: Final = 0.06
 _FIRST, _LEAST, _MOST = 250, 200, 2_000
 #: Archives gather so many before they are made, so that what goes to cold storage is packed well.
 _ARCHIVED: Final = 5_000
-#: What is read, written to cold storage and moved together moves in about this long, and has this many bytes at most.
+#: What is read and written to cold storage together has so many bytes at most. As much of it moves in one transaction
+#: as takes about so long.
 _ARCHIVED_SECONDS: Final = 0.1
 _ARCHIVED_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES: Final = 2_000
@@ -174,8 +175,8 @@ class Batches:
         return [Kept(outcome) for answers in outcomes for outcome in answers], took
 
     def _groups(self, decisions: Sequence[Decision]) -> Iterator[_Group]:
-        """What is archived together: a subject's records as far as it goes, and as much of several as is moved in the
-        time of one transaction, and held in memory.
+        """What is read and written to cold storage together: a subject's records as far as it goes, and as much of
+        several as is held in memory. How much of it moves in one transaction depends on the time that takes.
         """
         group: _Group = []
         count = size = 0
@@ -184,7 +185,7 @@ class Batches:
                 some = theirs[part]
                 more = sum(decision.size for decision in some)
                 is_other = bool(group) and group[-1][0] == subject
-                if group and (count + len(some) > self._archived or size + more > _ARCHIVED_BYTES or is_other):
+                if group and (count + len(some) > _MOST or size + more > _ARCHIVED_BYTES or is_other):
                     yield group
                     group, count, size = [], 0, 0
                 group.append((subject, some))

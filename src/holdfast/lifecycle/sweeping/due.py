@@ -25,6 +25,7 @@ from holdfast.core.decisions import (
     windows,
 )
 from holdfast.core.records import HISTORY, OWN, State, Subject
+from holdfast.lifecycle.registry import Registry
 from holdfast.lifecycle.sweeping.plan import Line, NeedsConfirmation, Waiting, add_up, join_waiting, to_line
 from holdfast.ports.coordination import Lease
 from holdfast.ports.rules import Census, DueStore, Profile
@@ -203,9 +204,11 @@ def find_overdue(dues: DueStore, now: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Exclusions:
-    """The holds of a tenant, and those who would lose too much at once."""
+    """The holds of a tenant, what goes with removed agents, and those who would lose too much at once."""
 
     holds: list[Hold]
+    leaving: frozenset[str] = frozenset()
+    """The ids of what the same sweep sends to the bin with its agent: no rule archives it before."""
     confirmations: tuple[NeedsConfirmation, ...] = ()
 
     @cached_property
@@ -226,9 +229,11 @@ class Exclusions:
 
     @cached_property
     def one_by_one(self) -> bool:
-        """Whether what is on hold can only be told by looking at each record."""
+        """Whether what is passed over can only be told by looking at each record."""
         held = self.held_subjects
-        return any(hold.user_id is None or Subject(hold.tenant, hold.user_id) not in held for hold in self.holds)
+        return bool(self.leaving) or any(
+            hold.user_id is None or Subject(hold.tenant, hold.user_id) not in held for hold in self.holds
+        )
 
     @cached_property
     def agents(self) -> frozenset[str]:
@@ -258,8 +263,8 @@ class Exclusions:
     def decide(
         self, records: list[RecordFacts], life: Life, at: int, hold_on: Callable[[Subject, str], Hold | None]
     ) -> tuple[list[Decision], int]:
-        """What is decided about records that are due, without those that are left until someone confirms; and how many
-        of them a hold keeps. ``hold_on`` finds a hold on a message of a conversation.
+        """What is decided about records that are due, without those that are left until someone confirms or go with
+        their agents; and how many of them a hold keeps. ``hold_on`` finds a hold on a message of a conversation.
         """
         decisions: list[Decision] = []
         held = 0
@@ -267,6 +272,8 @@ class Exclusions:
             due = decide(facts, life, (), at)
             removed = due is not None and due.target is State.RECYCLED
             if due is None or (removed and (facts.thing.user_id in self.users or facts.thing.agent_id in self.agents)):
+                continue
+            if due.target is State.ARCHIVED and facts.id in self.leaving:
                 continue
             if self.keeps(facts, hold_on):
                 held += 1
@@ -276,18 +283,20 @@ class Exclusions:
 
 
 def find_exclusions(survey: DueRecords) -> Exclusions:
-    """What a sweep of what was surveyed passes over: what is on hold, and, unless that is confirmed, who would lose too
-    much. What is wholly on hold is not at risk.
+    """What a sweep of what was surveyed passes over: what is on hold, what goes with its agent instead, and, unless
+    that is confirmed, who would lose too much. What is wholly on hold is not at risk.
     """
     tenant = survey.tenant
-    kept = Exclusions(tenant.holds.list(tenant.name))
+    outlooks = Registry(tenant).outlooks(survey.order.upto) if survey.order.extent.bin else ()
+    leaving = frozenset(one.id for _, outlook in outlooks for one in outlook.own)
+    kept = Exclusions(tenant.holds.list(tenant.name), leaving)
     if survey.order.confirm:
         return kept
     removed = {one: due for one, due in survey.due.items() if one.window.target is State.RECYCLED}
     users = _find_users(survey, removed, kept)
     aside = kept.held_subjects | {Subject(tenant.name, user.user_id) for user in users if user.user_id}
     agents = [one for one in _find_agents(tenant, removed, aside) if one.agent_id not in kept.held_agents]
-    return Exclusions(kept.holds, (*users, *agents))
+    return replace(kept, confirmations=(*users, *agents))
 
 
 def _find_users(survey: DueRecords, removed: dict[DueClass, list[Census]], kept: Exclusions) -> list[NeedsConfirmation]:

@@ -2,7 +2,8 @@
 
 What becomes due is counted once, by days. What is due by a moment is the sum of the days before it; who would lose too
 much by then is set aside, as in a plan. Where there is a hold on an agent, a session, a tag or a memory, each record is
-looked at, once. Where a policy bounds what one sweep takes, each day is planned by itself.
+looked at, once. Where a policy bounds what one sweep takes, or something is to go with a removed agent, each day is
+planned by itself.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Forecast:
         """Now, and each of the days to come."""
         horizon = DueRecords(self.sweeper.tenant, self._order(self.days))
         exclusions = find_exclusions(horizon)
-        if self.sweeper.is_bounded(horizon):
+        if self.sweeper.is_bounded(horizon) or exclusions.leaving:
             return [self._plan(day) for day in range(self.days + 1)]
         self._exclusions = exclusions
         self._totals: dict[_Class, _Series] = defaultdict(lambda: _Series(self.days))
