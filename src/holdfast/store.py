@@ -209,7 +209,7 @@ class Store:
         return Certificates(
             self.state,
             self.keys.signing,
-            Engines(self.rows.engine, has_short_term_server=self._short_term_elsewhere is not None),
+            Engines(self.database.engine, has_short_term_server=self._short_term_elsewhere is not None),
             lambda alias: find_erasure(services.audit, (*self.tenants, *services.dues.tenants()), alias),
             now,
             lambda: services.new_id(now()),

@@ -138,6 +138,22 @@ def test_it_is_listed_and_lifted(holdfast: Holdfast, memory: MemoryManager, gone
     assert [one for one in actions if "kept_out" in one] == ["kept_out", "kept_out.lifted"]
 
 
+def test_a_twin_that_is_refused_is_lifted_by_the_id_that_the_refusal_names(
+    holdfast: Holdfast, memory: MemoryManager
+) -> None:
+    twin, first = (memory.add(text)["memory_id"] for text in (TEA, AGAIN))
+    memory.delete(first, keep_out=True)
+    with pytest.raises(KeptOutError, match=f"kept-out lift {twin}"):
+        memory.restore(twin)
+
+    memory.lift(twin)
+
+    assert memory.kept_out() == []
+    assert memory.restore(twin)["content"] == TEA
+    lifted = [entry["item"] for entry in holdfast.audit.tail() if entry["action"] == "kept_out.lifted"]
+    assert lifted == [first], "the chain names the memory that the text was kept out for"
+
+
 def test_a_lift_that_was_cut_short_is_finished_by_asking_again(
     home: Path, holdfast: Holdfast, memory: MemoryManager, gone: str
 ) -> None:

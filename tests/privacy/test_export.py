@@ -115,7 +115,7 @@ def fill(holdfast: Holdfast, clock: FakeClock, user: str, word: str) -> dict[str
     memory.working.add(f"{word} in mind")
     holdfast.quotas.set("long_term", max_memories=77, user_id=user)
     holdfast.holds.release(holdfast.holds.add(user_id=user, reason=f"{word} case", author="dpo").id, author="dpo")
-    holdfast.holds.add(memory_id=ids["message"], reason=f"{word} message case", author="dpo")
+    holdfast.holds.add(user_id=user, memory_id=ids["message"], reason=f"{word} message case", author="dpo")
     return ids
 
 

@@ -166,9 +166,6 @@ class TenantFigures(Protocol):
     def due(self, tenant: str, at: int, *, most: int) -> list[DueCount]:
         """How much is due at a moment, up to ``most`` for each action, whatever holds keep."""
 
-    def first_due(self, tenant: str) -> dict[str, int]:
-        """When the first of each kind is, or was, due."""
-
     def bin_ends(self, tenant: str) -> BinEnds:
         """When memories leave the recycle bin."""
 

@@ -153,6 +153,9 @@ class KeptOutStore(Protocol):
     def list(self, subject: Subject) -> list[KeptText]:
         """The texts that are kept out, the first first."""
 
+    def source(self, subject: Subject, memory_id: str) -> str:
+        """The memory that was deleted so that the text of this one does not come back; this one, if there is none."""
+
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> bool:
         """Keep the texts of a memory out no longer; whether there were any."""
 

@@ -212,6 +212,9 @@ class StoreFigures(Protocol):
     def tenants(self) -> list[str]:
         """Every tenant of whom anything was ever kept."""
 
+    def first_due(self, tenant: str) -> list[tuple[str, int]]:
+        """When what has waited longest by each profile, in each state, is due, or was; of which kind that is."""
+
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         """For each kind of which something is due: since when."""
 

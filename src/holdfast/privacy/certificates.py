@@ -17,9 +17,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from string import Template
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from holdfast.core import errors
 from holdfast.core.audit import Action
@@ -27,12 +27,14 @@ from holdfast.core.errors import quote
 from holdfast.core.records import Subject
 from holdfast.core.values import check_count, is_id, iso, to_json
 from holdfast.installation import SOFTWARE
-from holdfast.ports.objects import ObjectStore
-from holdfast.ports.records import AuditStore
 from holdfast.privacy.erasure import Erasure, PlaceCount
 from holdfast.privacy.keys.signatures import SigningKey, SigningKeys, is_signature, public_id
 from holdfast.privacy.ledger import Erased
-from holdfast.results.lifecycle import CertificateResult
+
+if TYPE_CHECKING:  # an erasure does not wait for them
+    from holdfast.ports.objects import ObjectStore
+    from holdfast.ports.records import AuditStore
+    from holdfast.results.lifecycle import CertificateResult
 
 _log = logging.getLogger("holdfast.certificates")
 FOLDER: Final = "certificates/"
@@ -366,7 +368,7 @@ _CONTENT: Final = re.compile(r'<pre id="certificate">(.*?)</pre>', re.DOTALL)
 
 @cache
 def _read_data(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def readable_page(document: CertificateResult) -> str:

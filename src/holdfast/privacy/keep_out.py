@@ -60,11 +60,12 @@ class KeepOut:
         ]
 
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> None:
-        """Let the text of a memory come back; ``NotFoundError`` if it is not kept out."""
-        prints = [text.print for text in self._stores.kept_out.list(subject) if text.memory_id == memory_id]
+        """Let the text of a memory come back, whichever one it was kept out for; ``NotFoundError`` if it is not."""
+        deleted = self._stores.kept_out.source(subject, memory_id)
+        prints = [text.print for text in self._stores.kept_out.list(subject) if text.memory_id == deleted]
         if prints:  # first: if it is cut short here, the store still knows what is to be lifted again
             self._keyring.forget_kept_out(self._stores.reader.alias(subject) or "", prints)
-        if not self._stores.kept_out.lift(subject, memory_id, now=now):
+        if not self._stores.kept_out.lift(subject, deleted, now=now):
             raise NotFoundError(
                 f"the text of memory {quote(memory_id)} is not kept out for user {subject.user_id!r}; list what is "
                 "with: holdfast kept-out list"

@@ -7,8 +7,6 @@ import binascii
 import hashlib
 import os
 import secrets
-import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -174,6 +172,9 @@ def _of_file(path: Path) -> MasterKey:
 
 
 def _of_command(command: str, called: str) -> MasterKey:
+    import shlex
+    import subprocess
+
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own command
             shlex.split(command), capture_output=True, text=True, timeout=_SECONDS, check=True

@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from holdfast.ports.objects import ObjectStore
 
 
+#: What stands before the 32 bytes of a public key of Ed25519 in DER (RFC 8410).
+_DER: Final = bytes.fromhex("302a300506032b6570032100")
+
+
 def public_id(public: bytes) -> str:
     """The id of a key."""
     return hashlib.sha256(b"holdfast signing key\0" + public).hexdigest()[:32]
 
 
 def public_pem(public: bytes) -> bytes:
-    """A public half as other programs read it (``openssl pkey -pubin``)."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    key = Ed25519PublicKey.from_public_bytes(public)
-    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    """A public half as other programs read it (``openssl pkey -pubin``). What could write it in every form that there
+    is takes longer to load than an erasure takes.
+    """
+    return b"-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n" % base64.b64encode(_DER + public)
 
 
 def read_public(text: str | bytes) -> bytes:

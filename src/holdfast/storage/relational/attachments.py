@@ -272,6 +272,13 @@ class SqlKeptOut(SqlStore):
     def list(self, subject: Subject) -> list[KeptText]:
         return self._ask_about(subject, KeptText, "kept_out.list")
 
+    def source(self, subject: Subject, memory_id: str) -> str:
+        with self._database.read(subject) as tx:
+            number = tx.number_of(subject)
+            row = None if number is None else find_current(tx, memory_id, number)
+            found = {} if row is None or number is None else find_kept_out(tx, number, [row.text_hash])
+            return next(iter(found.values()), memory_id)
+
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> bool:
         with self._database.write(subject) as tx:
             number = tx.number_of(subject)

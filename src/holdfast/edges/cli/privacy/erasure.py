@@ -190,11 +190,12 @@ def _show_erased(done: Mapping[str, Any]) -> Iterator[Part]:
         yield f"Nothing was ever kept of {who} under a pseudonym; nothing to certify."
     else:
         yield good(f"Erased {who}, pseudonym {done['pseudonym']}.")
-        where = f", written to {done['file']}" if done["file"] else ""
+        show = f"; hand it out with: holdfast certificate show {done['certificate']} --json"
+        where = f", written to {done['file']}." if done["file"] else show
         if done["certificate"] is None:
             yield bad("No certificate could be issued; see the warning above.")
         else:
-            yield f"Certificate {done['certificate']}{where}."
+            yield f"Certificate {done['certificate']}{where}"
 
 
 certificate = add_group(
