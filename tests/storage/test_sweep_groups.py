@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import databases
 import raw
 from clocks import FakeClock
 from holdfast import Holdfast
+from holdfast.core.records import Subject
+from holdfast.core.values import DAY
 from holdfast.lifecycle.sweeping import batches
 from holdfast.lifecycle.sweeping.plan import Report
+from holdfast.storage.postgres.transactions import STATEMENTS, PostgresTransaction
 from lifecycle.soundness import check_sound
 
 
@@ -76,3 +80,35 @@ def test_rules_that_change_while_groups_move_are_obeyed_and_what_was_done_is_cou
     assert raw.rows(holdfast, "SELECT count(*) FROM records WHERE state = 'archived'") == [(done,)]
     assert done in (14, 16), "all of them, and user_7's if they were under way"
     check_sound(holdfast)
+
+
+def test_rows_that_are_left_for_later_are_written_together_and_none_twice_by_one_statement(holdfast: Holdfast) -> None:
+    users = [Subject("default", f"user_{n}") for n in range(6)]
+    with holdfast.database.write() as tx:
+        assert isinstance(tx, PostgresTransaction)
+        numbers = [tx.number_for(user) for user in users]
+        for number in numbers:
+            tx.later("records.count_moves", (number, "long_term", "archived", "rule", 1))
+        together = len(tx._take_later())
+        for number in [numbers[0], *numbers]:
+            tx.later("records.count_moves", (number, "long_term", "archived", "rule", 2))
+    assert together == 3, "four of them by one statement, and one by one the two that are left"
+    counts = {row[0]: row[1] for row in raw.rows(holdfast, "SELECT subject, count FROM totals")}
+    assert counts == dict.fromkeys(numbers, 2) | {numbers[0]: 4}
+
+
+def test_what_is_overdue_is_found_by_one_look_into_an_index_however_much_it_is(
+    holdfast: Holdfast, clock: FakeClock
+) -> None:
+    holdfast.policies.set("long_term", archive_after_days=10, confirm=True)
+    holdfast.manager("ann", "guide").add_many([f"fact {n}" for n in range(200)], "long_term")
+    clock.advance(days=12)
+    ((kind, since),) = holdfast.services.dues.overdue_since("default", holdfast.services.now())
+    assert (kind, holdfast.services.now() - since) == ("long_term", 2 * DAY)
+    raw.run(holdfast, "ANALYZE records")
+    statement = STATEMENTS["dues.earliest"].text.decode().replace("$1", "profile").replace("$2", "'active'")
+    ((profile,),) = raw.rows(holdfast, "SELECT DISTINCT profile FROM records")
+    asked = statement.replace("profile = profile", f"profile = {profile}")
+    plan = "\n".join(line for (line,) in raw.rows(holdfast, f"EXPLAIN (ANALYZE, COSTS off, TIMING off) {asked}"))
+    (read,) = re.findall(r"records_due on records .*?rows=([\d.]+)", plan)
+    assert float(read) == 1, plan

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -169,7 +169,7 @@ def _table(name: str, *, columns: Sequence[str], with_kinds: Sequence[str] = (),
 
 
 def _read() -> tuple[tuple[Table, ...], tuple[Location, ...]]:
-    text = resources.files("holdfast.storage").joinpath("catalog.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("catalog.json").read_text(encoding="utf-8")
     text = text.replace(":KIND_BITS", str(KIND_BITS)).replace(":MESSAGE_BITS", str(MESSAGE_BITS))
     listed = json.loads(text)
     tables = tuple(_table(name, **_parse(entry)) for name, entry in listed["tables"].items())

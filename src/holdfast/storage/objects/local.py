@@ -57,10 +57,11 @@ class LocalObjects:
                 self._tidied = True
             made = self._write(target, data, absent=absent, match=match)
             # All of them, not only those made here: another writer may have made one and not synced its entry yet.
-            for folder in (self._folder / above for above in Path(name).parents):
+            own = [self._folder / above for above in Path(name).parents]
+            for folder in own:
                 disk.sync_folder(folder)
             new = {folder.parent for folder in made} | (set() if self._is_noted else {self._folder.parent})
-            for folder in new:
+            for folder in new.difference(own):
                 with suppress(PermissionError):  # above our folder we may be allowed to make one and not to look
                     disk.sync_folder(folder)
             self._is_noted = True  # no delete removes our folder

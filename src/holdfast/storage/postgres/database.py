@@ -146,6 +146,7 @@ class PostgresDatabase:
     lost is looked up before anything is said of it.
     """
 
+    engine = "postgresql"
     is_shared = False
 
     def __init__(

@@ -1,56 +1,19 @@
--- Classes of what is due, eight at most: a profile, a state, after which moment and up to which. Each is a range of an index,
--- and one that is not given is empty.
--- name: CLASS_A
-(profile = ($1::jsonb -> 0 ->> 0)::bigint AND state = $1::jsonb -> 0 ->> 1 AND aged_from > ($1::jsonb -> 0 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 0 ->> 3)::bigint)
-
--- name: CLASS_B
-(profile = ($1::jsonb -> 1 ->> 0)::bigint AND state = $1::jsonb -> 1 ->> 1 AND aged_from > ($1::jsonb -> 1 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 1 ->> 3)::bigint)
-
--- name: CLASS_C
-(profile = ($1::jsonb -> 2 ->> 0)::bigint AND state = $1::jsonb -> 2 ->> 1 AND aged_from > ($1::jsonb -> 2 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 2 ->> 3)::bigint)
-
--- name: CLASS_D
-(profile = ($1::jsonb -> 3 ->> 0)::bigint AND state = $1::jsonb -> 3 ->> 1 AND aged_from > ($1::jsonb -> 3 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 3 ->> 3)::bigint)
-
--- name: CLASS_E
-(profile = ($1::jsonb -> 4 ->> 0)::bigint AND state = $1::jsonb -> 4 ->> 1 AND aged_from > ($1::jsonb -> 4 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 4 ->> 3)::bigint)
-
--- name: CLASS_F
-(profile = ($1::jsonb -> 5 ->> 0)::bigint AND state = $1::jsonb -> 5 ->> 1 AND aged_from > ($1::jsonb -> 5 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 5 ->> 3)::bigint)
-
--- name: CLASS_G
-(profile = ($1::jsonb -> 6 ->> 0)::bigint AND state = $1::jsonb -> 6 ->> 1 AND aged_from > ($1::jsonb -> 6 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 6 ->> 3)::bigint)
-
--- name: CLASS_H
-(profile = ($1::jsonb -> 7 ->> 0)::bigint AND state = $1::jsonb -> 7 ->> 1 AND aged_from > ($1::jsonb -> 7 ->> 2)::bigint
-          AND aged_from <= ($1::jsonb -> 7 ->> 3)::bigint)
-
--- name: CLASSES
-:CLASS_A OR :CLASS_B OR :CLASS_C OR :CLASS_D OR :CLASS_E OR :CLASS_F OR :CLASS_G OR :CLASS_H
-
--- name: PLACE
-CASE WHEN :CLASS_A THEN 0 WHEN :CLASS_B THEN 1 WHEN :CLASS_C THEN 2 WHEN :CLASS_D THEN 3 WHEN :CLASS_E THEN 4 WHEN :CLASS_F THEN 5 WHEN :CLASS_G THEN 6 WHEN :CLASS_H THEN 7 END::bigint
+-- A class of what is due, # of up to eight: a profile, a state, after which moment and up to which. Each is a range of an
+-- index, and one that is not given is empty.
+-- name: CLASS
+profile = ($1::jsonb -> # ->> 0)::bigint AND state = $1::jsonb -> # ->> 1
+        AND aged_from > ($1::jsonb -> # ->> 2)::bigint AND aged_from <= ($1::jsonb -> # ->> 3)::bigint
 
 -- name: census
 SELECT subjects.subject, records, bytes, mark, check_mark, place
-FROM (SELECT :PLACE AS place, subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
+FROM (SELECT (:CLASS_NUMBER)::bigint AS place, subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
              sum((key % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint AS mark,
              sum((key % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
       FROM records
-      WHERE state IN ('active', 'archived') AND (:CLASSES)
+      WHERE state IN ('active', 'archived') AND (:ANY_CLASS)
         AND ($2::text = '[]' OR agent_id NOT IN (SELECT jsonb_array_elements_text($2::jsonb)))
       GROUP BY 1, 2) AS due
 JOIN subjects ON subjects.no = number ORDER BY place, number
-
--- name: earliest
-SELECT :PLACE AS place, min(aged_from) AS earliest FROM records WHERE state IN ('active', 'archived') AND (:CLASSES) GROUP BY 1
 
 -- name: census_of_agents
 SELECT agent_id, count(*) AS records FROM records

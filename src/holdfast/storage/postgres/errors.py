@@ -78,7 +78,10 @@ def translate_error(problem: psycopg.Error, place: str, called: str = "HOLDFAST_
         case errors.InvalidCatalogName():
             return ours.StoreUnavailableError(f"{place} does not exist ({said}); create it, or correct {called}")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
-            return ours.StorageError(f"{place} has no longer what Holdfast made there ({said}); restore a backup")
+            return ours.StorageError(
+                f"{place} lacks what this version of Holdfast keeps there ({said}): another version made it, or "
+                f"something was dropped; restore a backup, or name another store in {called}"
+            )
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
             return _away(said, place, called)
         case psycopg.DataError():

@@ -2,9 +2,10 @@
 SELECT scope & :LAST_KIND AS kind, next FROM scopes WHERE subject = $1 ORDER BY scope
 
 -- name: count_states
-UPDATE scopes SET archived = archived + $2, archived_bytes = archived_bytes + $3, binned = binned + $4,
-                  binned_bytes = binned_bytes + $5
-WHERE subject = $1::bigint >> :KIND_BITS AND scope = $1
+INSERT INTO scopes (subject, scope, archived, archived_bytes, binned, binned_bytes) VALUES ($1::bigint >> :KIND_BITS, $1, $2, $3, $4, $5)
+ON CONFLICT (subject, scope) DO UPDATE
+SET archived = scopes.archived + excluded.archived, archived_bytes = scopes.archived_bytes + excluded.archived_bytes,
+    binned = scopes.binned + excluded.binned, binned_bytes = scopes.binned_bytes + excluded.binned_bytes
 
 -- What a tenant's users have, and ever had, of each kind.
 -- name: holdings
@@ -15,7 +16,7 @@ FROM subjects JOIN scopes ON scopes.subject = subjects.no
 WHERE subjects.subject >= $1::text || '/' AND subjects.subject < $1::text || '0' GROUP BY 1
 
 -- name: users
-SELECT count(*) FROM subjects
-WHERE subject > $1::text || '/' AND subject < $1::text || '0'
-  AND (EXISTS (SELECT 1 FROM scopes WHERE scopes.subject = subjects.no AND (memories > 0 OR binned > 0))
-       OR EXISTS (SELECT 1 FROM sessions WHERE sessions.subject = subjects.no))
+SELECT count(*)
+FROM (SELECT subject FROM scopes WHERE memories > 0 OR binned > 0 UNION SELECT subject FROM sessions) AS kept
+JOIN subjects ON subjects.no = kept.subject
+WHERE subjects.subject > $1::text || '/' AND subjects.subject < $1::text || '0'

@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -49,7 +51,7 @@ _PACKED: Final = re.compile(r"packed\((\$(\d+))\)")
 _PAGE: Final = 2_000
 #: Rows are written so many at a time, as the values of one statement.
 _TOGETHER: Final = (256, 32, 4)
-_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)( ON CONFLICT DO NOTHING)?$")
+_VALUES: Final = re.compile(rb"VALUES \(([^()]*)\)(\sON CONFLICT[^$]*)?$")
 _PLACE: Final = re.compile(rb"\$(\d+)")
 Connection = psycopg.Connection[Any]
 #: A statement's text and its values.
@@ -80,11 +82,12 @@ class NumberedRow(NamedTuple):
 class Statement:
     """A statement, and which of its parameters are such texts."""
 
-    __slots__ = ("_several", "packed", "text")
+    __slots__ = ("_one", "_several", "packed", "text")
 
     def __init__(self, text: str) -> None:
         self.packed = tuple(sorted({int(number) - 1 for _, number in _PACKED.findall(text)}))
         self.text = _PACKED.sub(r"\1", text).encode()
+        self._one = _VALUES.search(self.text)
         self._several: dict[int, bytes] = {}
 
     def bound(self, bindings: Bindings) -> Bindings:
@@ -101,18 +104,13 @@ class Statement:
         """Texts and values that together write many rows; for a statement that ends with the values of one."""
         start, left = 0, len(many)
         for size in (*_TOGETHER, 1):
-            while left >= size and (size == 1 or self.is_plain):
+            while left >= size and (size == 1 or self._one is not None):
                 values = [value for row in many[start : start + size] for value in self.bound(row)]
                 yield self._for(size, len(many[0])), values
                 start, left = start + size, left - size
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it ends with the values of one row."""
-        return _VALUES.search(self.text) is not None
-
     def _for(self, size: int, width: int) -> bytes:
-        one = _VALUES.search(self.text)
+        one = self._one
         if one is None or size == 1:
             return self.text
         if size not in self._several:
@@ -141,8 +139,9 @@ class ColumnDumper(Dumper):
         return dumper
 
     def dump(self, obj: Column) -> bytes:
-        head = struct.pack("!iiIii", 1, 1, self._KINDS[_type_of(obj)][0], len(obj), 1)
-        return head + b"".join(_NULL if value is None else _sized(value) for value in obj)
+        kind = _type_of(obj)
+        head = struct.pack("!iiIii", 1, 1, self._KINDS[kind][0], len(obj), 1)
+        return head + b"".join(_NULL if value is None else _SIZED[kind](value) for value in obj)
 
 
 def _type_of(column: Column) -> type:
@@ -151,13 +150,20 @@ def _type_of(column: Column) -> type:
 
 
 _NULL: Final = b"\xff\xff\xff\xff"
+_LENGTH: Final = struct.Struct("!i").pack
 
 
-def _sized(value: Any) -> bytes:
-    """A value after its length, as arrays have it."""
-    data = value.to_bytes(8, "big", signed=True) if isinstance(value, int) else value
-    data = data.encode() if isinstance(data, str) else data
-    return len(data).to_bytes(4, "big") + bytes(data)
+def _size_text(value: str) -> bytes:
+    data = value.encode()
+    return _LENGTH(len(data)) + data
+
+
+#: A value after its length, as arrays have it.
+_SIZED: Final[dict[type, Callable[[Any], bytes]]] = {
+    int: partial(struct.Struct("!iq").pack, 8),
+    str: _size_text,
+    bytes: lambda value: _LENGTH(len(value)) + value,
+}
 
 
 def _pack(value: Any) -> Any:
@@ -361,9 +367,8 @@ class PostgresTransaction:
         """
         if self._guess is not None:
             raise GuessError
-        later, self._later = self._later, []
         relied, self._relied = self._relied, None
-        pieces = [*(piece(*one) for one in later), *asked]
+        pieces = [*self._take_later(), *asked]
         if relied is not None:
             pieces[:0] = [(BEGIN, ()), piece("records.expect_context", relied)]
         with _duplicates():
@@ -371,6 +376,20 @@ class PostgresTransaction:
         if relied is not None and answers[1].fetchone() != (True,):
             raise AgainError
         return answers
+
+    def _take_later(self) -> list[Piece]:
+        """What was left for later. Rows in a row that are added to the same table are added by one statement; no two of
+        them have the same first value, so that none can be changed twice by it.
+        """
+        later, self._later = self._later, []
+        pieces: list[Piece] = []
+        for name, alike in groupby(later, key=itemgetter(0)):
+            many = [bindings for _, bindings in alike]
+            if len({tuple(bindings[:1]) for bindings in many}) < len(many):
+                pieces += (piece(name, bindings) for bindings in many)
+            else:
+                pieces += STATEMENTS[name].chunks(many)
+        return pieces
 
     def commit(self) -> str | None:
         """Carry out what is left to be done, and commit; what the server calls it."""
@@ -387,8 +406,7 @@ class PostgresTransaction:
             return COMMITTED
         if self._relied is not None:
             self._catch_up()
-        later, self._later = self._later, []
-        pieces = [piece(*one) for one in later]
+        pieces = self._take_later()
         if len(self._numbers) > 1:  # a sweep: how many rows are dead is asked when it ends
             pieces.append((b"SELECT pg_stat_force_next_flush()", ()))
         return run_together(self.connection, [*pieces, (b"COMMIT", ())])[-1].statusmessage

@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from holdfast.core.decisions import Held, RecordFacts, Window
 from holdfast.core.records import HISTORY, State, Subject
@@ -28,7 +28,6 @@ _FIRST: Final = -(2**63)
 _SOME: Final = 1_000
 #: One statement looks at so many classes of what is due: on a cluster each goes to all shards.
 _CLASSES: Final = 8
-T = TypeVar("T")
 DueClass = tuple[Profile, State, Window]
 Place = tuple[int, int]
 
@@ -57,13 +56,6 @@ class ClassRow(NamedTuple):
     mark: int
     check_mark: int
     place: int
-
-
-class EarliestRow(NamedTuple):
-    """What has waited longest in one of several windows."""
-
-    place: int
-    earliest: int | None
 
 
 class DayRow(NamedTuple):
@@ -149,11 +141,13 @@ class SqlDues(SqlStore):
         for place in talks:
             found = self._database.ask(CensusRow, "dues.session_census", (*_bounds(*classes[place]), without))
             counted[place] = [row.census(HISTORY) for row in found if not is_tombstone(row.subject)]
-        for some in _some_of([place for place in range(len(classes)) if place not in talks]):
+        others = [place for place in range(len(classes)) if place not in talks]
+        for start in range(0, len(others), _CLASSES):
+            some = others[start : start + _CLASSES]
             asked = to_json([_bounds(*classes[place]) for place in some])
             for row in self._database.ask(ClassRow, "dues.census", (asked, without)):
+                (profile, *_), sums = classes[some[row.place]], (row.records, row.bytes, row.mark, row.check_mark)
                 if not is_tombstone(row.subject):
-                    (profile, *_), sums = classes[some[row.place]], (row.records, row.bytes, row.mark, row.check_mark)
                     counted[some[row.place]].append(Census(profile.kind, row.subject, *sums))
         return counted
 
@@ -163,9 +157,7 @@ class SqlDues(SqlStore):
         return [row.census(profile.kind) for row in found if not is_tombstone(row.subject)]
 
     def bin_by_day(self, tenant: str, *, upto: int, days: int) -> list[DayCensus]:
-        asked = (upto, upto + days * DAY, tenant)
-        with self._database.read() as tx:
-            found = tx.all(DayRow, "dues.bin_by_day", asked) + tx.all(DayRow, "dues.session_bin_by_day", asked)
+        found = self._database.ask(DayRow, "dues.bin_by_day", (upto, upto + days * DAY, tenant))
         return [row.census(kind_name(row.kind)) for row in found]
 
     def census_of_agents(
@@ -202,9 +194,7 @@ class SqlDues(SqlStore):
         return [row.facts() for row in found], found[-1].key if found else after
 
     def bin_census(self, tenant: str, now: int) -> list[Census]:
-        with self._database.read() as tx:
-            found = tx.all(CensusRow, "dues.bin_census", (now, tenant))
-            found += tx.all(CensusRow, "dues.session_bin_census", (now, tenant))
+        found = self._database.ask(CensusRow, "dues.bin_census", (now, tenant))
         return [row.census(kind_name(row.kind)) for row in found]
 
     def message_census(self, tenant: str, now: int) -> list[Census]:
@@ -256,19 +246,20 @@ class SqlDues(SqlStore):
             found = tx.all(ShareRow, statement, (*_bounds(profile, state, window), *sets))
         return [Share(row.thing(users), row.records, row.bytes) for row in found]
 
-    def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
+    def first_due(self, tenant: str) -> list[tuple[str, int]]:
         waits = [wait for profile in self.profiles(tenant) for wait in _waits(profile)]
+        asked = [
+            ("dues.earliest_session" if wait.kind == HISTORY else "dues.earliest", (wait.profile, wait.state))
+            for wait in waits
+        ]
         with self._database.read() as tx:
-            for some in _some_of([wait for wait in waits if wait.kind != HISTORY]):
-                asked = to_json([(wait.profile, wait.state, _FIRST, now - wait.after) for wait in some])
-                for row in tx.all(EarliestRow, "dues.earliest", (asked,)):
-                    if row.earliest is not None:
-                        yield some[row.place].kind, row.earliest + some[row.place].after
-            for wait in waits:
-                if wait.kind == HISTORY:
-                    earliest = tx.find(int, "dues.earliest_session", (wait.profile, wait.state))
-                    if earliest is not None and earliest + wait.after <= now:
-                        yield wait.kind, earliest + wait.after
+            tx.ask_ahead(asked)
+            found = [tx.find(int, *question) for question in asked]
+        pairs = zip(waits, found, strict=True)
+        return [(wait.kind, earliest + wait.after) for wait, earliest in pairs if earliest is not None]
+
+    def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
+        yield from ((kind, due) for kind, due in self.first_due(tenant) if due <= now)
         for earliest in filter(None, self._database.ask(int, "dues.earliest_binned", (now, tenant))):
             yield "bin", earliest
 
@@ -307,12 +298,6 @@ def _waits(profile: Profile) -> Iterator[_Wait]:
         times = (life.delete_after, life.archive_after if state is State.ACTIVE else None)
         if after := [time for time in times if time is not None]:
             yield _Wait(profile.kind, profile.number, state, min(after))
-
-
-def _some_of(things: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As many as one statement takes."""
-    for start in range(0, len(things), _CLASSES):
-        yield things[start : start + _CLASSES]
 
 
 def _is_kept(tx: Transaction, holds: Holds, row: PurgedRow) -> bool:

@@ -98,13 +98,6 @@ class StateCount(NamedTuple):
     records: int
 
 
-class FirstDue(NamedTuple):
-    """When the first thing of a kind is due."""
-
-    kind: str
-    due: int
-
-
 class BinnedCount(NamedTuple):
     """How many records of a kind have had their time in the recycle bin."""
 
@@ -174,9 +167,6 @@ class SqlFigures(SqlStore):
         counts = [DueCount(row.kind, "archive", row.records) for row in archived]
         counts += [DueCount(row.kind, "recycle", row.records) for row in recycled]
         return counts + [DueCount(row.kind.value, "delete", row.records) for row in deleted]
-
-    def first_due(self, tenant: str) -> dict[str, int]:
-        return dict(self._database.ask(FirstDue, "figures.first_due", (tenant,)))
 
     def bin_ends(self, tenant: str) -> BinEnds:
         (ends,) = self._database.ask(BinEnds, "figures.bin_ends", (tenant,))

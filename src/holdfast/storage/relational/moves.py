@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.audit import Action, Event
@@ -46,7 +47,7 @@ from holdfast.storage.relational.rows import (
     scope_number,
     to_stored,
 )
-from holdfast.storage.relational.rules import Holds, check_rules
+from holdfast.storage.relational.rules import NO_HOLDS, Holds, check_rules
 
 if TYPE_CHECKING:
     from holdfast.ports.conversations import SessionWindow
@@ -112,7 +113,7 @@ class MoveBatch:
         self.subject = subject
         self.number = number
         self.now = now
-        self.holds = Holds(tx, subject, is_held=is_held)
+        self.holds = Holds(tx, subject) if is_held else NO_HOLDS
         self.ended: list[SessionWindow] = []
         """The short-term windows that end with conversations that were moved."""
         self._counters: dict[int, ScopeCounter] = {}
@@ -127,9 +128,10 @@ class MoveBatch:
 
     def counter(self, kind: Kind, counts: Counts | None = None) -> ScopeCounter:
         """The counting row of a kind."""
-        if kind.code not in self._counters:
-            self._counters[kind.code] = ScopeCounter(self.tx, self.number, kind, counts)
-        return self._counters[kind.code]
+        counter = self._counters.get(kind.code)
+        if counter is None:
+            counter = self._counters[kind.code] = ScopeCounter(self.tx, self.number, kind, counts)
+        return counter
 
     def shift(self, kind: Kind, state: State, records: int, size: int) -> None:
         """Count records that came into a state (or left it), and their bytes; what is live is counted apart."""
@@ -420,22 +422,25 @@ class MoveBatch:
 
     def save(self) -> None:
         """Write the counts, the list of changes and the audit chain."""
-        save_all(self.tx, [self])
+        for statement in self.counts():
+            self.tx.later(*statement)
+        if self._events:
+            audit.append(self.tx, self.number, self._events)
 
     @property
     def events(self) -> tuple[int, list[Event]]:
         """What the audit chain is to say, and whose that is."""
         return self.number, self._events
 
-    def count_all(self) -> None:
-        """Write the counts and the list of changes."""
+    def counts(self) -> Iterator[Question]:
+        """What writes the counts and the list of changes."""
         for counter in self._counters.values():
-            counter.save()
+            yield from counter.changes()
         for code, counts in self._shifts.items():
             if any(counts):
-                self.tx.later("figures.count_states", (scope_number(self.number, KINDS[code]), *counts))
+                yield "figures.count_states", (scope_number(self.number, KINDS[code]), *counts)
         for (kind, _, target, _, cause, _), count in self._moved.items():
-            self.tx.later("records.count_moves", (self.number, kind, target, cause, count))
+            yield "records.count_moves", (self.number, kind, target, cause, count)
 
 
 #: Moves of one subject, and what carries them out.
@@ -444,8 +449,9 @@ MovesOf = tuple[MoveBatch, Sequence[Move]]
 
 def save_all(tx: Transaction, batches: Sequence[MoveBatch]) -> None:
     """Write what goes with the moves of several subjects."""
-    for batch in batches:
-        batch.count_all()
+    # in the order of the statements' names: rows of one table are written together
+    for statement in sorted((one for batch in batches for one in batch.counts()), key=itemgetter(0)):
+        tx.later(*statement)
     audit.append_all(tx, (batch.events for batch in batches))
 
 

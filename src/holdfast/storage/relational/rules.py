@@ -33,7 +33,7 @@ from holdfast.core.rules import (
 from holdfast.core.values import to_json
 from holdfast.installation import VERSION, is_newer
 from holdfast.storage.relational.audit import append
-from holdfast.storage.relational.database import Question, SqlStore, Transaction, Transactions
+from holdfast.storage.relational.database import NOBODY, Question, SqlStore, Transaction, Transactions
 from holdfast.storage.relational.rows import CurrentRow, all_keys, kind_name
 
 
@@ -458,9 +458,10 @@ def _note_hold(tx: Transaction, hold: Hold, event: Event) -> None:
 class Holds:
     """The holds that may cover something of a subject."""
 
-    def __init__(self, tx: Transaction, subject: Subject, *, is_held: bool = True) -> None:
+    def __init__(self, tx: Transaction | None, subject: Subject) -> None:
+        """``tx`` reads them; without it there are none."""
         self._user_id = subject.user_id
-        self.active = tx.all(Hold, *self.question(subject)) if is_held else []
+        self.active = [] if tx is None else tx.all(Hold, *self.question(subject))
 
     @staticmethod
     def question(subject: Subject) -> Question:
@@ -489,3 +490,7 @@ class Holds:
     def covering(self, row: CurrentRow) -> Hold | None:
         """The hold that covers a record."""
         return self.find(row.agent_id, row.session_id, row.id, row.metadata)
+
+
+#: Of a subject that no hold can cover.
+NO_HOLDS: Final = Holds(None, NOBODY)

@@ -283,7 +283,7 @@ class DatabaseRows:
 
     @property
     def engine(self) -> str:
-        return "sqlite" if isinstance(self._database, SqliteDatabase) else "postgresql"
+        return self._database.engine
 
     @property
     def schema(self) -> tuple[int, int]:

@@ -16,9 +16,16 @@ FROM (SELECT subject AS number, kind, count(*) AS records, sum(size)::bigint AS 
              sum((key % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
       FROM records INDEXED BY records_binned
       WHERE state IN ('recycled', 'deleting') AND purge_at <= $1
-      GROUP BY subject, kind) AS binned
+      GROUP BY subject, kind
+      UNION ALL
+      SELECT subject, NULL::bigint, count(*), sum(size)::bigint,
+             sum((no % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint,
+             sum((no % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint
+      FROM sessions INDEXED BY sessions_binned
+      WHERE state IN ('recycled', 'deleting') AND purge_at <= $1
+      GROUP BY subject) AS binned
 JOIN subjects ON subjects.no = number
-WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number, kind
+WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY kind IS NULL, number, kind
 
 -- name: binned
 SELECT :FACTS, subjects.subject, CASE WHEN $5::boolean THEN metadata ELSE '{}' END AS metadata
@@ -45,17 +52,6 @@ WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND ag
   AND (aged_from, sessions.no) > ($5, $6) AND $7::boolean IS NOT NULL
 ORDER BY aged_from, sessions.no LIMIT $8
 
--- name: session_bin_census
-SELECT subjects.subject, records, bytes, mark, check_mark
-FROM (SELECT subject AS number, count(*) AS records, sum(size)::bigint AS bytes,
-             sum((no % 2147483647 * 48271 + version * 69621) % 2147483647)::bigint AS mark,
-             sum((no % 2147483629 * 40692 + version * 39373) % 2147483629)::bigint AS check_mark
-      FROM sessions INDEXED BY sessions_binned
-      WHERE state IN ('recycled', 'deleting') AND purge_at <= $1
-      GROUP BY subject) AS binned
-JOIN subjects ON subjects.no = number
-WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0' ORDER BY number
-
 -- name: sessions_binned
 SELECT :SESSION_FACTS
 FROM sessions INDEXED BY sessions_binned JOIN subjects ON subjects.no = sessions.subject
@@ -72,6 +68,10 @@ FROM (SELECT subject AS number, count(*) AS live FROM records INDEXED BY records
       GROUP BY subject) AS own
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
+
+-- name: earliest
+SELECT min(aged_from) FROM records INDEXED BY records_due
+WHERE profile = $1 AND state = $2 AND state IN ('active', 'archived')
 
 -- name: earliest_session
 SELECT min(aged_from) FROM sessions INDEXED BY sessions_due WHERE profile = $1 AND state = $2 AND state = 'active'
@@ -137,17 +137,12 @@ FROM (SELECT subject AS number, kind, '' AS agent_id,
              count(*) AS records, sum(size)::bigint AS bytes
       FROM records INDEXED BY records_binned
       WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
-      GROUP BY 1, 2, 3, 4) AS binned
-JOIN subjects ON subjects.no = number
-WHERE subjects.subject >= $3::text || '/' AND subjects.subject < $3::text || '0'
-
--- name: session_bin_by_day
-SELECT :DAY_CENSUS
-FROM (SELECT subject AS number, '' AS agent_id,
-             greatest(0, (purge_at - $1::bigint + 86399999999) / 86400000000) AS day,
-             count(*) AS records, sum(size)::bigint AS bytes
+      GROUP BY 1, 2, 3, 4
+      UNION ALL
+      SELECT subject, NULL::bigint, '', greatest(0, (purge_at - $1::bigint + 86399999999) / 86400000000),
+             count(*), sum(size)::bigint
       FROM sessions INDEXED BY sessions_binned
       WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
-      GROUP BY 1, 2, 3) AS binned
+      GROUP BY 1, 2, 3, 4) AS binned
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $3::text || '/' AND subjects.subject < $3::text || '0'

@@ -50,23 +50,6 @@ FROM (SELECT records.kind FROM records INDEXED BY records_binned JOIN subjects O
       LIMIT $3) AS due
 GROUP BY kind
 
--- The first that becomes due of each profile; a move that is not made yet may lie behind.
--- name: first_due
-SELECT kind, min(due) AS due
-FROM (SELECT kind, least(coalesce(archive_after, delete_after), coalesce(delete_after, archive_after))
-                   + (SELECT min(aged_from) FROM records
-                      WHERE profile = profiles.no AND state = 'active' AND state IN ('active', 'archived')) AS due
-      FROM profiles WHERE tenant = $1 AND kind <> 'history'
-      UNION ALL
-      SELECT kind, delete_after + (SELECT min(aged_from) FROM records
-                                   WHERE profile = profiles.no AND state = 'archived'
-                                     AND state IN ('active', 'archived'))
-      FROM profiles WHERE tenant = $1 AND kind <> 'history'
-      UNION ALL
-      SELECT kind, delete_after + (SELECT min(aged_from) FROM sessions WHERE profile = profiles.no AND state = 'active')
-      FROM profiles WHERE tenant = $1 AND kind = 'history') AS firsts
-WHERE due IS NOT NULL GROUP BY kind
-
 -- name: bin_ends
 SELECT (SELECT purge_at FROM records INDEXED BY records_binned JOIN subjects ON subjects.no = records.subject
         WHERE state IN ('recycled', 'deleting')
