@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -13,7 +16,7 @@ from holdfast import Holdfast
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.clock import Deadline
 from holdfast.core.errors import RateLimitedError, RequestTimeoutError, UnauthenticatedError
-from holdfast.edges.access.callers import WORKERS, Callers, Shares
+from holdfast.edges.access.callers import WORKERS, Callers, Shares, Workers
 
 READ = frozenset({Right.READ})
 
@@ -139,3 +142,97 @@ def test_a_key_that_was_revoked_here_is_known_no_longer(holdfast: Holdfast, cloc
     clock.advance(seconds=-61)
     holdfast.access.revoke(key.id)
     assert holdfast.access.find_cached(secret) is None
+
+
+class Work:
+    """Jobs that block until they are let go, and the order in which they were begun."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.begun: list[str] = []
+        self._workers = workers
+        self._go = {name: threading.Event() for name in "abcdef"}
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def submit(self, tenant: str, name: str) -> asyncio.Task[str]:
+        return asyncio.ensure_future(self._workers.run(tenant, self._do, name))
+
+    def _do(self, name: str) -> str:
+        self.begun.append(name)
+        self._loop.call_soon_threadsafe(self._changed.set)
+        self._go[name].wait()
+        return name
+
+    def let_go(self, *names: str) -> None:
+        for name in names:
+            self._go[name].set()
+
+    async def until(self, count: int) -> str:
+        """The names of those that were begun, once there are so many."""
+        while len(self.begun) < count:
+            await self._changed.wait()
+            self._changed.clear()
+        return "".join(self.begun)
+
+
+def run_story(story: Callable[[Workers, list[float]], Coroutine[Any, Any, None]], few: int) -> None:
+    now = [0.0]
+    workers = Workers(6, few, now=lambda: now[0])
+    asyncio.run(story(workers, now))
+    workers.close()
+
+
+def test_few_of_what_is_quick_are_at_work_and_tenants_take_turns() -> None:
+    async def story(workers: Workers, _now: list[float]) -> None:
+        work = Work(workers)
+        tasks = [work.submit(tenant, name) for tenant, name in zip(["acme"] * 4 + ["other"], "abcde", strict=True)]
+        await work.until(1)
+        for name, begun in (("a", "ab"), ("b", "abe"), ("e", "abec"), ("c", "abecd")):
+            work.let_go(name)
+            assert await work.until(len(begun)) == begun, "one after the other, the other tenant's before the third"
+        work.let_go("d")
+        assert await asyncio.gather(*tasks) == [*"abcde"]
+
+    run_story(story, few=1)
+
+
+def test_nobody_waits_for_what_is_slow() -> None:
+    async def story(workers: Workers, now: list[float]) -> None:
+        work = Work(workers)
+        slow = [work.submit("acme", name) for name in "ab"]
+        await work.until(2)
+        waits = work.submit("other", "c")  # there is no room yet: it looks again by itself
+        await asyncio.sleep(0)
+        assert work.begun == ["a", "b"]
+        now[0] = 1.0
+        await work.until(3)
+        work.let_go("c", "d")
+        assert await waits == "c"
+        assert await work.submit("other", "d") == "d", "and who comes later begins at once"
+        assert not any(one.done() for one in slow)
+        work.let_go("a", "b")
+        assert await asyncio.gather(*slow) == ["a", "b"]
+
+    run_story(story, few=2)
+
+
+def test_there_are_never_more_threads_than_the_most() -> None:
+    async def story(workers: Workers, now: list[float]) -> None:
+        work = Work(workers)
+        tasks = []
+        for name in "abcde":
+            tasks.append(work.submit("acme", name))
+            await work.until(len(tasks))
+            now[0] += 1.0
+        tasks.append(work.submit("acme", "f"))
+        await work.until(6)
+        now[0] += 1.0
+        assert not workers._has_room()
+        waits = asyncio.ensure_future(workers.run("acme", lambda: "g"))
+        await asyncio.sleep(0)
+        work.let_go("c")
+        assert await waits == "g", "by the thread that came free"
+        work.let_go(*"abdef")
+        assert await asyncio.gather(*tasks) == [*"abcdef"]
+
+    run_story(story, few=1)

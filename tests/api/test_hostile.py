@@ -275,7 +275,7 @@ def test_a_request_made_of_an_example_of_another_route_is_refused_or_understood(
             continue
         path = route.path_format.replace("{memory_type}", "long_term").replace("{domain}", "rag")
         for example in examples:
-            assert client.post(path, example).status_code in (200, 422)
+            assert client.post(path, example).status_code in {200, 422, *route.operation.errors}
 
 
 def _model(operation: dict[str, Any]) -> str:

@@ -63,9 +63,10 @@ def test_a_tenant_is_answered_while_a_read_key_of_another_attacks(
     service: Served, home: tuple[Path, dict[str, str]], filters: dict[str, Any]
 ) -> None:
     stop = threading.Event()
+    questions = [question(f"user{number}", filters) for number in range(_USERS)]
 
     def attack(number: int) -> set[int]:
-        found, asked = set(), question(f"user{number % _USERS}", filters)
+        found, asked = set(), questions[number % _USERS]
         with (
             suppress(httpx.TransportError),  # the service ends while it is attacked
             service.client(headers={"Authorization": f"Bearer {home[1]['acme']}"}) as client,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -40,40 +41,116 @@ _LOOKUPS: Final = 4
 _IDLE_SECONDS: Final = 10.0
 #: More threads than this at work in an embedded store are in each other's way.
 _MAX_EMBEDDED: Final = 16
+#: Of what is quick, so many are at work in an embedded store: one waits for the disk while others compute.
+_FEW: Final = 4
+#: What has been at work for longer than this is not quick.
+_QUICK_SECONDS: Final = 0.05
 _T = TypeVar("_T")
-_Job = tuple[Context, Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something to be done, and who waits for it."""
+
+    context: Context
+    do: Callable[..., Any]
+    args: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+    since: float = 0.0
+    """When it was begun."""
 
 
 class Workers:
-    """Threads that do what blocks. One is started when none is free, up to ``most``; the rest waits in line.
+    """Threads that do what blocks: at most ``most``, and of what is quick ``few`` at a time; the rest waits in line.
 
-    It does what ``anyio.to_thread`` does with fewer steps: a call of an embedded store takes hardly longer than they
-    did. A thread that has had nothing to do for a while ends.
+    Threads that work at the same time take the interpreter from each other, some of them while they keep others from
+    writing. So few are let in at once; what has been at work for more than ``_QUICK_SECONDS`` does not count among
+    them, so that nobody waits for what is slow. Tenants take turns. A thread that has had nothing to do for a while
+    ends. It does what ``anyio.to_thread`` does with fewer steps.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, few: int | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._few, self._now = most, few or most, now
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._free = self._threads = 0
+        #: At work and not long yet, in the order in which they were begun.
+        self._quick: dict[_Job, None] = {}
+        #: Those in line, by tenant: whose turn is next is first.
+        self._lines: dict[str, deque[_Job]] = {}
+        self._look: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
 
-    async def run(self, do: Callable[..., _T], *args: Any) -> _T:
-        """What ``do`` returns, or raises. It goes on to its end even if nobody waits for it any more."""
+    def run(self, tenant: str, do: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:
+        """What ``do`` will return, or raise. It goes on to its end even if nobody waits for it any more."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[_T] = loop.create_future()
+        job = _Job(copy_context(), do, args, loop, loop.create_future())
         with self._lock:
-            self._jobs.put((copy_context(), partial(do, *args), loop, done))
-            self._free -= 1
-            if self._free < 0 and self._threads < self._most:
-                self._threads += 1
-                self._free += 1
-                threading.Thread(target=self._work, name=f"{THREADS} of requests", daemon=True).start()
-        return await done
+            if not self._lines and self._has_room():
+                self._begin(job)
+            else:
+                self._lines.setdefault(tenant, deque()).append(job)
+                self._begin_next(loop)
+        return job.done
 
     def close(self) -> None:
         """Let every thread end when it is done."""
         for _ in range(self._threads):
             self._jobs.put(None)
+
+    # --- with the lock ------------------------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        """Whether one more may begin."""
+        latest = self._now() - _QUICK_SECONDS
+        while self._quick and (oldest := next(iter(self._quick))).since <= latest:
+            del self._quick[oldest]
+        return len(self._quick) < self._few and (self._free > 0 or self._threads < self._most)
+
+    def _begin(self, job: _Job) -> None:
+        job.since = self._now()
+        self._quick[job] = None
+        self._free -= 1
+        if self._free < 0:
+            self._free = 0
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"{THREADS} of requests", daemon=True).start()
+        self._jobs.put(job)
+
+    def _take(self) -> _Job:
+        """The next one in line."""
+        tenant, line = next(iter(self._lines.items()))
+        del self._lines[tenant]
+        job = line.popleft()
+        if line:
+            self._lines[tenant] = line
+        return job
+
+    def _begin_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin those in line for whom there is room, and look again when there may be more."""
+        while self._lines and self._has_room():
+            self._begin(self._take())
+        if self._lines and (self._look is None or self._look[0] is not loop):
+            self._look = loop, loop.call_later(_QUICK_SECONDS, self._look_again, loop)
+
+    def _take_after(self, job: _Job) -> _Job | None:
+        """What a thread does next that has done a job, if there is room for it."""
+        self._quick.pop(job, None)
+        self._free += 1
+        if not self._lines or not self._has_room():
+            return None
+        self._free -= 1
+        following = self._take()
+        following.since = self._now()
+        self._quick[following] = None
+        return following
+
+    # --- in threads ---------------------------------------------------------------------------------------------------
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            self._look = None
+            self._begin_next(loop)
 
     def _next(self) -> _Job | None:
         """What is to be done next; ``None`` once the thread may end."""
@@ -87,17 +164,18 @@ class Workers:
         return None
 
     def _work(self) -> None:
-        while (job := self._next()) is not None:
-            context, do, loop, done = job
+        job: _Job | None = None
+        while job is not None or (job := self._next()) is not None:
             try:
-                tell, result = _give, context.run(do)
+                tell, result = _give, job.context.run(job.do, *job.args)
             except BaseException as problem:  # noqa: BLE001 - whoever waits gets it
                 tell, result = _fail, problem
             with self._lock:
-                self._free += 1
+                following = self._take_after(job)
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(tell, done, result)
-            del job, context, do, loop, done, result
+                job.loop.call_soon_threadsafe(tell, job.done, result)
+            del result
+            job = following
 
 
 def _give(done: asyncio.Future[Any], result: Any) -> None:
@@ -206,7 +284,7 @@ class Callers:
         self._uses: set[asyncio.Future[None]] = set()
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
-        self.workers = Workers(WORKERS)
+        self.workers = Workers(WORKERS, _FEW if settings.url.startswith("sqlite") else None)
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
         """Who sends a request with these headers; ``UnauthenticatedError`` if nobody does."""

@@ -209,7 +209,7 @@ class BoundedMemory(MemoryManager):
                 "a text is kept out of all that is kept on a user, and the key is bound to agents; delete it without "
                 "keep_out, or with a key that is not"
             )
-        if self._item(memory_id) is None:
+        if self._look_up(memory_id)[0] is None:
             self._records.read(memory_id)  # what is not to be seen has no descendants to speak of
         others = self._out_of_reach(memory_id)
         if with_derived and others:

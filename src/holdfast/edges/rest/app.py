@@ -62,7 +62,7 @@ class Api(Starlette):
     What has no route there (it is unknown, or its path has parts that only Starlette understands) goes Starlette's way.
     """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # a coroutine: servers look
         """Answer a request, or start and stop with the process."""
         if scope["type"] == "http":
             _take_sent_path(scope)

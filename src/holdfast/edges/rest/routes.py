@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Set
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, cast
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
+import orjson
 from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -38,6 +40,8 @@ PREFIX: Final = "/v1"
 #: What only looks takes no larger body than this.
 _MAX_QUESTION_BYTES: Final = 512 * 1024
 _MAX_FILTERS_CHARS: Final = 16_384
+#: A whole number that does not fit into 64 bits; a fast reader would make a float of it.
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _JSON: Final = re.compile(r"application/(?:[^;]*\+)?json\s*(?:;|$)", re.IGNORECASE)
 _UNREADABLE: Final = (
     "the body cannot be read as JSON: it is nested too deep, has numbers of too many digits, or is no UTF-8"
@@ -90,16 +94,17 @@ class OperationRoute(Route):
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                return await callers.workers.run(self._run, request)
+                return await callers.workers.run(principal.tenant, self._run, request)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
-                return await callers.workers.run(self._tell_again, request, caller, response)
+                return await callers.workers.run(principal.tenant, self._tell_again, request, caller, response)
             return response
 
     async def run(self, request: Request) -> Response:
         """Do what is asked, in a thread."""
         callers: Callers = request.app.callers
-        return await callers.workers.run(self._run, request)
+        caller: Caller = request.scope["state"]["call"]
+        return await callers.workers.run(caller.gate.principal.tenant, self._run, request)
 
     def _run(self, request: Request) -> Response:
         caller: Caller = request.scope["state"]["call"]
@@ -236,6 +241,9 @@ def _read_json(declared: str, content: bytes) -> Any:
     """A body as JSON; as it is, if it is empty or not declared as JSON."""
     if not content or (declared != "application/json" and not _JSON.match(declared)):
         return content
+    if not _LONG_NUMBER.search(content):
+        with suppress(orjson.JSONDecodeError):  # Python's own reader knows other encodings, and says what is wrong
+            return orjson.loads(content)
     try:
         return json.loads(content)
     except json.JSONDecodeError as wrong:

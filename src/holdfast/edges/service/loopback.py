@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -114,12 +115,11 @@ class LocalOnly:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         problem = _refusal_reason(scope)
         if problem is None:
-            await self._app(scope, receive, send)
-        else:
-            await refuse(scope, send, ForbiddenError(f"{problem}; make a key with: holdfast access create"))
+            return self._app(scope, receive, send)
+        return refuse(scope, send, ForbiddenError(f"{problem}; make a key with: holdfast access create"))
 
 
 def _refusal_reason(scope: Scope) -> str | None:

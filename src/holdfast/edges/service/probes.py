@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -143,10 +143,10 @@ class Probes:
         self._access = access
         self._collecting = asyncio.Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in PATHS:
-            await self._app(scope, receive, send)
-            return
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (self._answer if scope["path"] in PATHS else self._app)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = SimpleNamespace(path=scope["path"])  # as what it is counted
         if scope["method"] not in {"GET", "HEAD"}:
             await refuse(scope, send, InvalidInputError(f"{scope['path']} takes GET"), status=405)

@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -87,9 +87,9 @@ class Service(NamedTuple):
     layers: ASGIApp
     limit: RequestLimit
 
-    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def app(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Requests pass through all layers; the start and the end of the process reach the API directly."""
-        await (self.layers if scope["type"] == "http" else self.api)(scope, receive, send)
+        return (self.layers if scope["type"] == "http" else self.api)(scope, receive, send)
 
 
 def build_service(

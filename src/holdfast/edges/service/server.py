@@ -175,7 +175,7 @@ class _Connection(_Base):  # type: ignore[misc]  # whichever parser uvicorn find
     def on_headers_complete(self) -> None:
         """A head is whole. It must name one host; h11 sees to that, and to how long a head is, by itself."""
         self._unread_bytes = 0
-        if sum(name == b"host" for name, _ in self.headers) != 1 and self.parser.get_http_version() == "1.1":
+        if [name for name, _ in self.headers].count(b"host") != 1 and self.parser.get_http_version() == "1.1":
             raise ValueError("a request names one host")
         super().on_headers_complete()
 
