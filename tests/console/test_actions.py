@@ -51,6 +51,17 @@ def test_a_deletion_says_what_happened_and_is_undone_with_two_clicks(own_site: S
     assert state_of(own_site, one["memory_id"]) == "active"
 
 
+def test_an_action_that_is_sent_twice_from_one_page_is_done_once_and_said_again(own_site: Site) -> None:
+    browser, holds = own_site.browser("govern"), own_site.world.engine.holds
+    before = len(holds.list())
+    form = browser.get("/console/do/add_hold", user_id=USER, reason="Case 9").form("/do/add_hold", confirm=True)
+    for _ in range(2):
+        assert f"user {USER} is held".lower() in browser.send(form).text.lower()
+    assert len(holds.list()) == before + 1
+    browser.do("add_hold", user_id=USER, reason="Case 9")  # another page, and so another wish
+    assert len(holds.list()) == before + 2
+
+
 def test_what_happened_is_said_once(own_site: Site) -> None:
     release(own_site)
     browser = own_site.browser("write")

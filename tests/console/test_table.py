@@ -10,7 +10,7 @@ import pytest
 from api.world import AGENT, PRIVATE, USER
 from console.browser import Browser, Site
 from holdfast import ForbiddenError
-from holdfast.core.access import LOCAL, Right
+from holdfast.core.access import LOCAL, Principal, Right, check_rights
 from holdfast.edges.access.gate import Gate
 from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
 from holdfast.edges.console.table import Action, Page
@@ -65,6 +65,18 @@ def test_a_page_is_for_those_whose_key_may_use_it(site: Site, page: Page, right:
     entries = re.findall(r'<li><a href="([^"]+)"', browser.get("/console").html)
     first = next(section.pages[0] for section in SECTIONS if page in section.pages)
     assert (first.path in entries) == first.is_for(principal)
+
+
+@actions
+@pytest.mark.parametrize("right", RIGHTS)
+def test_a_key_that_is_bound_to_a_user_can_open_the_page_of_what_it_may_do(
+    site: Site, action: Action, right: str
+) -> None:
+    page = next(section.pages[0] for section in SECTIONS if action in section.actions)
+    if not action.is_for(Principal(None, "acme", check_rights([right]), frozenset({USER}))):
+        return
+    shown = site.known(right, users=[USER]).get(page.path)
+    assert (shown.status, f'<li><a href="{page.path}"' in shown.html) == (200, True)
 
 
 @actions

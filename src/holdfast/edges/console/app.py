@@ -20,13 +20,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from holdfast.access.replies import Replies, Reply, fingerprint
 from holdfast.access.sign_ins import SignIns
 from holdfast.core.errors import HoldfastError, InvalidInputError, NotFoundError, UnauthenticatedError, quote
 from holdfast.core.values import check_tenant
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.console.catalog import ACTIONS, PAGES, SECTIONS
 from holdfast.edges.console.html import HEADERS, render, send_asset
-from holdfast.edges.console.jobs import Jobs
+from holdfast.edges.console.jobs import Jobs, hash_token
 from holdfast.edges.console.sign_in import (
     COOKIE,
     NOTE_COOKIE,
@@ -62,6 +63,7 @@ class Console:
         self._callers = callers
         self._sign_ins: SignIns = holdfast.sign_ins
         self._clock: Callable[[], datetime] = holdfast.services.clock
+        self._replies: Replies = holdfast.replies
         self._jobs = Jobs(holdfast.services.console_jobs, holdfast.services.now)
 
     def routes(self) -> list[BaseRoute]:
@@ -150,7 +152,7 @@ class Console:
 
         def show(request: Request, visitor: Visitor) -> Response:
             visit = self._visit(request, visitor, page)
-            for name in page.calls:
+            for name in () if page.is_for(visit.caller) else page.calls or page.may_call:
                 visit.check(name)
             values = {**self._frame(request, visitor, section), "title": page.title, "visit": visit, **page.show(visit)}
             return render(page.template, values)
@@ -201,8 +203,28 @@ class Console:
             job = begin(visitor.token, action, fields)
             return _redirect(f"{PREFIX}/jobs/{job.id}")
         response = _redirect(action.back(fields))
-        keep_note(request, response, visitor.token, describe_result(action, fields, run()))
+        keep_note(request, response, visitor.token, self._run_once(visitor.token, visit, action, fields, once))
         return response
+
+    def _run_once(self, token: str, visit: Visit, action: Action, fields: Fields, once: str) -> Any:
+        """Carry an action out and say what happened. What is sent twice from one page is done once, and said again."""
+        run = visit.bind(action.operation_name, fields)
+
+        def work() -> Reply:
+            return Reply(200, {}, json.dumps(describe_result(action, fields, run())).encode())
+
+        def failed() -> Reply:
+            return Reply(
+                500, {}, json.dumps({"said": "it broke off, and nobody knows how far it came", "undo": None}).encode()
+            )
+
+        if not once:
+            return json.loads(work().body)
+        mark = fingerprint(
+            "CONSOLE", action.name, json.dumps([once, fields], sort_keys=True).encode(), tenant=visit.tenant_id
+        )
+        reply, _ = self._replies.once(hash_token(token).hex(), mark.hex(), mark).carry_out(work, failed)
+        return json.loads(reply.body)
 
     def _show_effect(
         self,

@@ -13,9 +13,8 @@ from markupsafe import Markup, escape
 
 from holdfast.edges.console.table import PREFIX
 
-#: So much of a text is shown in a list, and on a page of its own.
+#: So much of a text is shown in a list.
 LINE_CHARS: Final = 160
-PAGE_CHARS: Final = 4_000
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 _MOMENTS: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z))")
 _WEEKDAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")

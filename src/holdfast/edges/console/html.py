@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Awaitable
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -80,9 +81,9 @@ class ProblemPages:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         is_page = scope["path"] == PREFIX or scope["path"].startswith(f"{PREFIX}/")
-        await self._app(scope, receive, _Refusal(scope, receive, send).pass_on if is_page else send)
+        return self._app(scope, receive, _Refusal(scope, receive, send).pass_on if is_page else send)
 
 
 class _Refusal:

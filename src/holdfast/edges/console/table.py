@@ -31,7 +31,7 @@ class Page:
     path: str
     title: str
     calls: Sequence[str]
-    """The operations that it cannot do without."""
+    """The operations that it cannot do without. Where there are none, it is for whoever may use one of the others."""
     may_call: Sequence[str]
     """Operations that it shows more with, where the caller may use them."""
 
@@ -42,7 +42,8 @@ class Page:
 
     def is_for(self, caller: Principal) -> bool:
         """Whether a caller can see anything on it but a refusal."""
-        return all(OPERATIONS[name].is_for(caller) for name in self.calls)
+        may = [OPERATIONS[name].is_for(caller) for name in self.calls or self.may_call]
+        return all(may) if self.calls else any(may)
 
 
 class Entry(NamedTuple):
@@ -131,7 +132,7 @@ class Section:
     actions: list[Action] = field(default_factory=list)
 
     def page(
-        self, path: str, *, calls: Sequence[str], may_call: Sequence[str] = (), title: str | None = None
+        self, path: str, *, calls: Sequence[str] = (), may_call: Sequence[str] = (), title: str | None = None
     ) -> Callable[[_Show], _Show]:
         """Declare a function as a page, at a path below the console's."""
 

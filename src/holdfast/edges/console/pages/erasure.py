@@ -14,9 +14,9 @@ _PATH: Final = "/erasure"
 _LISTED: Final = 10
 
 
-@erasure.page(_PATH, calls=["verify_certificate"], may_call=["list_certificates"])
+@erasure.page(_PATH, may_call=["preview_erasure", "verify_certificate", "list_certificates"])
 def show_erasure(visit: Visit) -> dict[str, Any]:
-    """Where to erase, export and verify; and, for operators, the proofs of what was erased."""
+    """Where to erase, export and verify, by what the key may; and, for operators, the proofs of what was erased."""
     asked = {"cursor": visit.query.get("cursor")}
     may = visit.may("list_certificates")
     return {

@@ -16,11 +16,11 @@ _PATH: Final = "/holds"
 _SCOPE: Final = ("user_id", "agent_id", "session_id", "memory_id", "tag")
 
 
-@holds.page(_PATH, calls=["list_holds"])
+@holds.page(_PATH, may_call=["list_holds", "add_hold"])
 def show_holds(visit: Visit) -> dict[str, Any]:
-    """The holds in force, oldest first; on request those that were released too."""
+    """Where to add a hold; and the holds in force, oldest first, on request those that were released too."""
     asked = {"released": visit.query.get("released"), "cursor": visit.query.get("cursor")}
-    found = visit.call("list_holds", **asked, count=True, limit=50)
+    found = visit.call("list_holds", **asked, count=True, limit=50) if visit.may("list_holds") else None
     return {"asked": asked, "found": found, "parts": _SCOPE, "at_least": at_least}
 
 
@@ -41,7 +41,7 @@ def _describe(fields: Fields) -> str:
         ),
         Entry("agent_id", "Agent", needed=False),
         Entry("session_id", "Session", needed=False),
-        Entry("memory_id", "Memory, message or tool", needed=False),
+        Entry("memory_id", "Memory, message or tool", hint="With a message, name its user too.", needed=False),
         Entry("tag", "Tag", hint="key=value of the metadata, or one of its tags.", needed=False),
         Entry("reason", "Why it must stay", hint="Whoever asks later reads this; name a case, not a person."),
     ),

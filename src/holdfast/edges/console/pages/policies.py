@@ -38,11 +38,11 @@ _LIFE: Final = (
 )
 
 
-@policies.page(_PATH, calls=["list_policies"], may_call=["list_agents"])
+@policies.page(_PATH, may_call=["list_policies", "get_rules", "list_agents"])
 def show_policies(visit: Visit) -> dict[str, Any]:
-    """Every rule in force, the defaults first."""
+    """Every rule in force, the defaults first; for a key that is bound to someone, where to see what applies."""
     asked = {"cursor": visit.query.get("cursor")}
-    found = visit.call("list_policies", **asked, limit=100)
+    found = visit.call("list_policies", **asked, limit=100) if visit.may("list_policies") else None
     return {"asked": asked, "found": found, "scope_of": scope_of, "terms_of": terms_of, "agents": _agents(visit)}
 
 
