@@ -23,6 +23,7 @@ from holdfast.edges.cli.app import app
 from holdfast.edges.operations.catalog import TOOLS
 from holdfast.edges.operations.operation import Reach
 from holdfast.installation import install_command
+from launcher import launcher
 from mcp_clients import MODES, answer, error, run
 
 COMMAND = [sys.executable, "-m", "holdfast.edges.cli", "mcp"]
@@ -33,8 +34,8 @@ DEEP: Any = json.loads('{"a":' * 300 + "1" + "}" * 300)
 @asynccontextmanager
 async def started(home: Path, log: Path, *arguments: str, mode: str = "auto", **env: str) -> AsyncIterator[Client]:
     """The SDK's client, with a server that it started itself."""
-    command, *first = COMMAND
-    params = StdioServerParameters(command=command, args=[*first, "--home", str(home), *arguments], env=env)
+    command = str(launcher().folder / "holdfast")
+    params = StdioServerParameters(command=command, args=["mcp", "--home", str(home), *arguments], env=env)
     with log.open("w") as said:
         async with Client(stdio_client(params, errlog=said), mode=mode) as client:
             yield client
@@ -95,25 +96,13 @@ def test_it_ends_with_its_input_and_says_nothing_but_the_protocol(home: Path) ->
         request(8, "tools/call", name="memory_add", arguments={**ADD, "metadata": DEEP}),
         request(6, "ping"),
     ]
-    answers: dict[Any, dict[str, Any]] = {}
-    with subprocess.Popen(
-        [*COMMAND, "--home", str(home), "--user", "alice"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        assert server.stderr is not None
-        server.stdin.write(b"".join(lines))
-        server.stdin.flush()
-        while not answers.keys() >= {None, 0, 1, 2, 3, 4, 5, 6, 7, 8}:
-            message = json.loads(server.stdout.readline())
-            assert message["jsonrpc"] == "2.0"
-            answers[message.get("id")] = message
-        server.stdin.close()
-        assert server.wait(60) == 0
-        assert (server.stdout.read(), b"Traceback" in server.stderr.read()) == (b"", False)
+    command = [*COMMAND, "--home", str(home), "--user", "alice"]
+    done = subprocess.run(command, input=b"".join(lines), capture_output=True, timeout=60, check=True)
+    assert b"Traceback" not in done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {message["jsonrpc"] for message in said} == {"2.0"}
+    answers = {message.get("id"): message for message in said}
+    assert answers.keys() == {None, 0, 1, 2, 3, 4, 5, 6, 7, 8}, "what was asked before the input ended is answered"
     assert answers[0]["result"]["serverInfo"]["name"] == "holdfast"
     assert answers[2]["result"]["structuredContent"]["error"]["code"] == "invalid_content"
     assert answers[3]["result"]["structuredContent"]["operation"] == "add"
@@ -180,7 +169,12 @@ def test_on_a_terminal_it_says_what_it_waits_for(home: Path) -> None:
     ours, theirs = pty.openpty()
     os.write(ours, b"\x04")  # the end of standard input
     done = subprocess.run(
-        [*COMMAND, "--home", str(home)], stdin=theirs, capture_output=True, text=True, timeout=60, check=False
+        [launcher().folder / "holdfast", "mcp", "--home", str(home)],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     os.close(theirs)
     os.close(ours)

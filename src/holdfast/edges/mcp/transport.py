@@ -43,6 +43,8 @@ _Answer = TypeVar("_Answer")
 #: What a caller may reach: the gate of one request, which is ``None`` where there is no HTTP.
 GateOf = Callable[[Request | None], Gate]
 
+#: So long is waited for answers to what was asked before the input ended.
+_LAST_SECONDS: Final = 30.0
 #: What a model is told of the tools as a whole.
 INSTRUCTIONS: Final = resources.files(__package__).joinpath("instructions.txt").read_text(encoding="utf-8").strip()
 
@@ -179,19 +181,36 @@ def _end_on_interrupt() -> Iterator[None]:
 async def _run_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
         onward, readable = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        group.start_soon(_read_stdio, incoming, onward, outgoing)
-        await server.run(readable, outgoing, server.create_initialization_options())
+        replies, made = anyio.create_memory_object_stream[SessionMessage]()
+        waiting: set[object] = set()
+        group.start_soon(_read_stdio, incoming, onward, outgoing, waiting)
+        group.start_soon(_write_stdio, made, outgoing, waiting)
+        await server.run(readable, replies, server.create_initialization_options())
         group.cancel_scope.cancel()
+        await outgoing.aclose()
 
 
-async def _read_stdio(incoming: Any, onward: Any, outgoing: Any) -> None:
-    """Pass on what comes in. What cannot be read is answered here: the SDK would say nothing, and its caller wait."""
+async def _read_stdio(incoming: Any, onward: Any, outgoing: Any, waiting: set[object]) -> None:
+    """Pass on what comes in. What cannot be read is answered here: the SDK would say nothing, and its caller wait. At
+    the end of the input, what was asked before is answered first: the SDK would drop it.
+    """
     async with onward:
         async for message in incoming:
             if isinstance(message, Exception):
                 await outgoing.send(SessionMessage(_refuse_unreadable(message)))
-            else:
-                await onward.send(message)
+                continue
+            if isinstance(message.message, types.JSONRPCRequest):
+                waiting.add(message.message.id)
+            await onward.send(message)
+        with anyio.move_on_after(_LAST_SECONDS):
+            while waiting:
+                await anyio.sleep(0.01)
+
+
+async def _write_stdio(made: Any, outgoing: Any, waiting: set[object]) -> None:
+    async for reply in made:
+        await outgoing.send(reply)
+        waiting.discard(getattr(reply.message, "id", None))
 
 
 def _refuse_unreadable(problem: Exception) -> types.JSONRPCError:
