@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdfast_prove.adapter import REQUIRED, load
+from holdfast_prove.adapter import load
 from holdfast_prove.elsewhere import Elsewhere
 from holdfast_prove.traces import deleted_bytes, erased_user
 from holdfast_prove.trial import BrokenError, Record, Trial, new_mark, new_user
@@ -101,13 +101,12 @@ def fed_again(trial: Trial) -> None:
     allowed = trial.add(gone.user_id)
     trial.store.keep_out(gone.user_id, gone.id)
     trial.store.delete(allowed.user_id, allowed.id)
-    again = []
+    again = {}
     for record in (gone, allowed):
         with suppress(Exception):  # to refuse it is as good as to leave it out
-            again.append(record._replace(id=trial.store.add(record.user_id, record.text) or record.id))
-    for record in again[:-1]:
-        trial.check_gone(record, "after its text was fed again")
-    if not trial.ways(again[-1]):
+            again[record] = record._replace(id=trial.store.add(record.user_id, record.text) or record.id)
+    trial.check_gone(again.get(gone, gone), "after its text was fed again")
+    if allowed not in again or not trial.ways(again[allowed]):
         raise BrokenError("a text that may come back does not come back either: add refuses everything")
     trial.check_kept(twin)
 
@@ -332,11 +331,12 @@ def _open(name: str, kind: type[Any], folder: Path, stack: ExitStack) -> Trial:
     folder.mkdir(parents=True)
     try:
         trial = Trial(name, folder, kind(folder))
+        stack.callback(_close, trial)
+        mistake = trial.find_mistake()
     except Exception as problem:
-        raise LookupError(f"{name} cannot be opened: {type(problem).__name__}: {problem}") from problem
-    stack.callback(_close, trial)
-    if missing := [method for method in REQUIRED if not trial.has(method)]:
-        raise LookupError(f"{name} lacks {', '.join(missing)}: an adapter has {', '.join(REQUIRED)}")
+        raise LookupError(f"{name} cannot be used: {type(problem).__name__}: {problem}") from problem
+    if mistake:
+        raise LookupError(f"{name} says nothing of its system yet: {mistake}")
     return trial
 
 

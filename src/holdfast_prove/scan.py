@@ -105,10 +105,11 @@ def read_plainly(places: Iterable[Place]) -> Iterator[tuple[Path | None, str, by
         if isinstance(place, tuple):
             yield None, *place
             continue
-        for path in [place] if place.is_file() else place.rglob("*"):
+        root = Path(place)
+        for path in [root] if root.is_file() else root.rglob("*"):
             with suppress(OSError):  # a log that has just been removed
                 if path.is_file():
-                    name = path.name if path == place else str(path.relative_to(place))
+                    name = path.name if path == root else str(path.relative_to(root))
                     yield path, name, path.read_bytes()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from holdfast_prove.adapter import REQUIRED
 from holdfast_prove.elsewhere import Elsewhere
 
 _LETTERS: Final = "bcdfghjklmnpqrtvwxz"
@@ -46,6 +47,20 @@ class Trial:
     folder: Path
     store: Any
     notes: list[str] = field(default_factory=list)
+
+    def find_mistake(self) -> str | None:
+        """What is wrong with the adapter itself, so that its system cannot be judged by it."""
+        if lacking := [method for method in REQUIRED if not self.has(method)]:
+            return f"it lacks {', '.join(lacking)}"
+        record = self.add(new_user())
+        record_id: object = record.id
+        if not isinstance(record_id, str):
+            return f"add returns {record_id!r}; it must return the id of the record, a text"
+        for text in [*self.store.search(record.user_id, record.text), self.store.get(record.user_id, record.id)]:
+            if not isinstance(text, str | None):
+                return f"search or get returns {text!r}; they must return texts of records"
+        missing = {"search", "get"} - set(self.ways(record))
+        return f"a record that was just added is not found by {' and '.join(sorted(missing))}" if missing else None
 
     def has(self, *methods: str) -> bool:
         """Whether the adapter has these optional methods."""
@@ -88,7 +103,7 @@ class Trial:
         missing = {"search", "get"} - set(self.ways(record, store))
         if missing:
             lost = " and ".join(sorted(missing, reverse=True))
-            raise BrokenError(f"{when or 'afterwards'}, its twin that nobody deleted is not found by {lost} either")
+            raise BrokenError(f"{when or 'afterwards'}, what nobody deleted is not found by {lost} either")
 
     def maintain(self) -> None:
         """Let time leave its traces, where the adapter knows which."""

@@ -81,7 +81,10 @@ class Notes:
 
     def add(self, user_id: str, text: str, ends: float | None = None, source: str = "") -> str:
         state = self._read()
-        if self.fault != "again" and [user_id, text] in state["out"]:
+        is_out = [user_id, text] in state["out"]
+        if self.fault == "again wrongly":
+            is_out = bool(state["out"]) and not is_out
+        if self.fault != "again" and is_out:
             raise ValueError("it is kept out")
         key = uuid.uuid4().hex
         self._stale.clear()
@@ -243,6 +246,27 @@ def _vector(text: str) -> list[float]:
 
 def _pack(text: str) -> bytes:
     return struct.pack("<64f", *_vector(text))
+
+
+class Nameless(Notes):
+    """It does not say what it calls a record."""
+
+    def add(self, user_id: str, text: str, ends: float | None = None, source: str = "") -> Any:
+        super().add(user_id, text, ends, source)
+
+
+class Rowed(Notes):
+    """It returns rows instead of texts."""
+
+    def search(self, user_id: str, query: str) -> Any:
+        return [(text,) for text in super().search(user_id, query)]
+
+
+class Wrong(Notes):
+    """It cannot search."""
+
+    def search(self, user_id: str, query: str) -> Any:
+        return 1 / 0
 
 
 class Unfinished:

@@ -76,14 +76,23 @@ def test_the_kit_can_be_imported_without_the_rest() -> None:
     assert not loaded & {"holdfast", "numpy", "apsw", "cryptography", "rich", "typer", "psycopg"}
 
 
-def test_the_adapter_of_the_page_runs_as_it_is_printed(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "forgetting.md"
-    (code,) = (block.text for block in read_blocks(page) if block.language == "python")
-    (tmp_path / "notes.py").write_text(code)
-    command = [sys.executable, "-m", "holdfast_prove", "--adapter", "notes:Notes"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=_paths())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "5 hold, 0 fail, 9 are not claimed."
+def test_the_adapters_of_the_page_run_as_they_are_printed(tmp_path: Path) -> None:
+    notes, diary, mend = (block.text for block in read_blocks(tables.PAGE) if block.language in {"python", "sql"})
+    ends = ("def erase_user", "def places")  # of delete, and of erase_user
+    tidy = diary.replace("Diary", "Tidy")
+    for end in ends:
+        tidy = tidy.replace(f"\n    {end}", f'        self.db.execute("{mend.strip()}")\n\n    {end}')
+    for name, code in {"notes": notes, "diary": diary, "tidy": tidy}.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    assert _try_adapter("notes:Notes", tmp_path) == (0, "5 hold, 0 fail, 9 are not claimed.")
+    assert _try_adapter("diary:Diary", tmp_path) == (3, "5 hold, 2 fail, 7 are not claimed.")
+    assert _try_adapter("tidy:Tidy", tmp_path) == (0, "7 hold, 0 fail, 7 are not claimed.")
+
+
+def _try_adapter(name: str, folder: Path) -> tuple[int, str]:
+    command = [sys.executable, "-m", "holdfast_prove", "--adapter", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=_paths())
+    return done.returncode, done.stdout.splitlines()[-1]
 
 
 def test_the_page_says_what_is_tried_and_what_was_found() -> None:

@@ -71,7 +71,7 @@ MODULES: Final = {
     "operations.access": "access",
     "operations.stores": "init-db migrate reembed",
     "operations.doctor": "doctor demo version",
-    "operations.forgetting": "prove",
+    "operations.prove": "prove",
 }
 #: The one that is loaded, where the process was started for a command that there is, or for the version.
 _ASKED: Final = cli.asked if any(cli.asked in ["--version", *names.split()] for names in MODULES.values()) else None
