@@ -6,7 +6,7 @@ import pytest
 
 import effort
 from effort import soak
-from simulation.faults import FAULTS, SOURCE, Fault, find
+from simulation.faults import FAULTS, PAGE, SOURCE, Fault, find
 
 
 def test_there_are_many_and_each_changes_the_code_as_it_is_now() -> None:
@@ -16,6 +16,12 @@ def test_there_are_many_and_each_changes_the_code_as_it_is_now() -> None:
         assert text.count(fault.old) == 1, fault.what
         if fault.file.endswith(".py"):
             compile(text.replace(fault.old, fault.new), fault.file, "exec")
+
+
+def test_the_page_says_of_each_that_it_was_found() -> None:
+    rows = PAGE.read_text(encoding="utf-8").partition("<!-- faults -->")[2].strip().splitlines()[2:-1]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [fault.what for fault in FAULTS], "make faults"
+    assert [row for row in rows if "nobody" in row] == []
 
 
 @soak
