@@ -1,6 +1,6 @@
 """``python -m bench``: measures and writes ``docs/benchmarks.md`` with its plots.
 
-python -m bench                                # everything; 1,000,000 memories, several minutes
+python -m bench                                # everything; 1,000,000 memories, most of an hour on an idle machine
 python -m bench --users 10                     # a smaller store
 python -m bench --check                        # are the targets met? a minute or two, writes nothing; make bench-check
 HOLDFAST_LOCOMO=path/to/locomo10.json python -m bench # with LoCoMo, if you have it
@@ -15,7 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import check, corrections, deployment, erasure, footprint, lifecycle, report, round_trips, speed, sweeps
+from bench import (
+    DOCS,
+    check,
+    corrections,
+    deployment,
+    erasure,
+    footprint,
+    lifecycle,
+    report,
+    round_trips,
+    scale,
+    speed,
+    sweeps,
+)
 from bench.edges import console, service, start
 from bench.langgraph import store
 from bench.recall import large_scope
@@ -44,15 +57,18 @@ _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--users", type=int, default=100, help="users with 10,000 memories each (default: 100)")
+    parser.add_argument(
+        "--users", type=int, default=scale(100, 3), help="users with 10,000 memories each (default: 100)"
+    )
     parser.add_argument(
         "--locomo", default=os.environ.get("HOLDFAST_LOCOMO"), help="locomo10.json, to measure recall with"
     )
     parser.add_argument("--folder", type=Path, help="where the store is made (default: the system's temporary folder)")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written (default: docs)")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the page is written (default: docs)")
     parser.add_argument("--only", choices=_PARTS, help="measure one; the page keeps the others")
     parser.add_argument("--check", action="store_true", help="only say whether the targets are met; exit code 1 if not")
     options = parser.parse_args()
+    (options.docs / "img").mkdir(parents=True, exist_ok=True)
     if options.check:
         sys.exit(check.run())
     for name, write in _PARTS.items():

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bench import scale
 from bench.lifecycle import Figure, Reader, fill, low_priority
 from bench.servers import postgres
 from bench.speed import USER_MEMORIES, sentences
@@ -16,7 +17,7 @@ from holdfast.core.audit import Action, Event
 from holdfast.core.records import MemoryType, Subject
 
 _READER = "reader"
-_ENTRIES = 500_000
+_ENTRIES = scale(500_000)
 #: What of a home must be kept apart from backups, and is needed to read them.
 _STATE = ("keys", "ledger", "erased", "state")
 

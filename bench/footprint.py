@@ -1,4 +1,6 @@
-"""What a memory takes in the store before and after it is archived, and a replica: ``python -m bench.footprint``.
+"""What a memory takes in the store before and after it is archived, in an index, and a replica.
+
+``python -m bench.footprint``.
 
 Memories of one user, all of about the same length, are added, and a year later one sweep archives them. What counts is
 the table of records and that of the audit chain, each with its indexes, after a vacuum, less what they took while
@@ -137,6 +139,18 @@ def measure_all() -> dict[tuple[str, int], Footprint]:
     return found
 
 
+def measure_index() -> dict[int, float]:
+    """How many bytes the index of a user takes for each memory, by length."""
+    found = {}
+    for characters, count in SIZES.items():
+        with tempfile.TemporaryDirectory() as home, Holdfast.open(home=home) as holdfast:
+            memory = holdfast.manager("ann", "agent")
+            memory.add_many(texts(characters, count), "long_term")
+            memory.retrieve("where does the dog live")
+            found[characters] = holdfast.recall.nbytes / count
+    return found
+
+
 #: A replica that recalls for so many users, with so many memories each, may hold so many MiB of indexes; and so much
 #: more in all, for what is there once: pages of the database, words that were looked up, memory that is free and kept.
 REPLICA_USERS, REPLICA_EACH, REPLICA_MIB, REPLICA_MORE = 200, 500, 64, 32
@@ -170,6 +184,8 @@ elif __name__ == "__main__":
     grown, most = measure_replica(), REPLICA_MIB + REPLICA_MORE
     shown = "met" if grown <= most else "MISSED"
     print(f"a replica with {REPLICA_MIB} MiB for indexes grows by {grown:.0f} MiB; target {most}: {shown}")
+    for length, size in measure_index().items():
+        print(f"an index takes {size:,.0f} bytes for each memory of {length:,} characters")
     for (name, length), one in measure_all().items():
         parts = ", ".join(f"{table} {one.before[table]:,.0f} → {one.after[table]:,.0f}" for table in TABLES)
         print(f"{name}, {length:,} characters: {one.ratio:.3f} × what it was ({parts} bytes); target {TARGETS[length]}")

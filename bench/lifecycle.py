@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import track
 
+from bench import scale
 from bench.speed import USER_MEMORIES, questions, sentences
 from holdfast import Holdfast
 from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
@@ -25,7 +26,7 @@ from holdfast.settings import sqlite_path
 from holdfast.storage.relational.database import Transaction
 
 #: Of the archives, which cost more for each record, so many are measured.
-ARCHIVED = 100_000
+ARCHIVED = scale(100_000, USER_MEMORIES)
 _READER = "reader"
 _AGENTS = 10
 

@@ -164,9 +164,7 @@ def write_start(docs: Path, taken: Mapping[str, float]) -> None:
         lifecycle.Figure("import holdfast and its engine", f"{taken['import']:.0f} ms", "", None),
         lifecycle.Figure("open a store", f"{taken['open']:.0f} ms", "", None),
         lifecycle.Figure("the first add", f"{taken['add']:.0f} ms", "< 100 ms", taken["add"] < 100),
-        lifecycle.Figure(
-            "the dearest of the next 500, which loads the tokenizer", f"{taken['later']:.0f} ms", "", None
-        ),
+        lifecycle.Figure("the dearest of the next 500", f"{taken['later']:.0f} ms", "", None),
         lifecycle.Figure(
             "a text of 7 MB, the dearest of five shapes",
             f"{taken['largest']:.0f} ms",
@@ -288,9 +286,9 @@ def write_quality(docs: Path, locomo: str | None) -> None:
 def write_comparison(docs: Path, done: quality.Comparison) -> None:
     """The section on one set: Holdfast with every embedder and with parts switched off, and the peers."""
     lines = [
-        f"{done.head}. Means over questions with their 95 % bootstrap intervals, and by how much R@10 of the first",
-        "is above that of the others, question by question. The peers have the vectors of the default embedder;",
-        "inspeximus ranks by words, as it does by itself. One that took more than five minutes was stopped.",
+        f"{done.head}. Means over questions with their 95 % bootstrap intervals; *ahead* is by how much the first",
+        "system is above this one, question by question. The peers have the vectors of the default embedder;",
+        "inspeximus ranks by words, as it does by itself. One that took five minutes of a processor was stopped.",
         f"`python -m bench.recall.quality SET.json --docs docs` on a {machine()}.",
         "",
         *done.describe(comparison.tabulate),

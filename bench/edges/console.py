@@ -28,6 +28,7 @@ from urllib.parse import urlencode
 import apsw
 import psycopg
 
+from bench import scale
 from bench.servers import postgres
 from bench.speed import questions, sentences
 from holdfast import Holdfast
@@ -38,7 +39,7 @@ from holdfast.storage.catalog import table_of
 USERS: Final = 1_000
 #: Of each user; and of the one who has many.
 MEMORIES: Final = 1_000
-LARGE: Final = int(os.environ.get("BENCH_LARGE_USER", "100000"))
+LARGE: Final = scale(100_000)
 ROUNDS: Final = 40
 #: Recalls that are timed without and with two views of pages in a second.
 RECALLS: Final = 2_000

@@ -80,23 +80,15 @@ def describe(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) 
 
 
 def tabulate(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
-    """The same as tables of a page: all figures over all questions, and R@10 in each category."""
-    parts = _split(categories)
-    everything = parts.pop("all questions")
-    yield f"| {len(everything):,} questions | {' | '.join(SHOWN.values())} | R@10 of the first, less this |"
-    yield f"|---|{'---:|' * (len(SHOWN) + 1)}"
-    for system in found:
-        pairs = [_compare(found, system, field, everything) for field in SHOWN]
-        ahead = pairs[1][1]
-        cells = [_show(own, ".3f") for own, _ in pairs] + [_show(ahead, "+.3f") if ahead else ""]
-        yield f"| {system} | {' | '.join(cells)} |"
-    if parts:
-        yield ""
-        yield f"| R@10 | {' | '.join(f'{name} ({len(places):,})' for name, places in parts.items())} |"
-        yield f"|---|{'---:|' * len(parts)}"
+    """The same as tables of a page: one over all questions, and one for each category."""
+    for name, places in _split(categories).items():
+        yield f"| {name} ({len(places):,}) | {' | '.join(f'{title} | ahead' for title in SHOWN.values())} |"
+        yield f"|---|{'---:|' * (2 * len(SHOWN))}"
         for system in found:
-            cells = [_show(_compare(found, system, "recall10", places)[0], ".3f") for places in parts.values()]
+            pairs = [_compare(found, system, field, places) for field in SHOWN]
+            cells = [f"{_show(own, '.3f')} | {_show(ahead, '+.3f') if ahead else ''}" for own, ahead in pairs]
             yield f"| {system} | {' | '.join(cells)} |"
+        yield ""
 
 
 def _split(categories: Sequence[str]) -> dict[str, list[int]]:

@@ -24,6 +24,7 @@ import numpy as np
 import psutil
 import psycopg
 
+from bench import scale
 from bench.servers import postgres
 from bench.speed import PASSES, Figure, timed
 from holdfast import Holdfast
@@ -31,7 +32,7 @@ from holdfast.core.records import TYPES, Entry, MemoryType, Record, Scope
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.vectors import products, to_steps
 
-MEMORIES = 100_000
+MEMORIES = scale(100_000)
 ROUNDS = 200
 _BATCH = 2_000
 _WORDS = 300_000

@@ -1,13 +1,15 @@
 """What the peers find for the questions of a set, each in a process of its own, with the vectors that Holdfast has.
 
-The process is ``python -m bench.recall.peers NAME SET FOLDER VECTORS`` of the peers' Python. It prints a list of ids
-for each question.
+The process is ``python -m bench.recall.peers NAME SET FOLDER VECTORS SECONDS`` of the peers' Python. It prints a list
+of ids for each question.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -27,8 +29,10 @@ ROOT: Final = Path(__file__).parents[2]
 PEERS: Final = Path(os.environ.get("HOLDFAST_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
 #: The peers that can search among the memories of one user.
 NAMES: Final = tuple(name for name in SYSTEMS if not name.startswith(("Holdfast", "floor")))
-#: How many seconds a peer may take.
+#: How many seconds of a processor a peer may take, so that it is not stopped because others are busy; and by the clock,
+#: how many times that.
 LIMIT: Final = 300
+_PATIENCE: Final = 4
 _BATCH: Final = 500
 _ONLY_WITH_EXTENSIONS: Final = "LangGraph SqliteStore"
 
@@ -48,25 +52,27 @@ def run_all(path: Path, asked: RecallSet, names: Sequence[str]) -> Iterator[tupl
             yield name, run(name, path, Path(vectors), server.new_database())
 
 
-def run(name: str, path: Path, vectors: Path, database: str, limit: float = LIMIT) -> list[list[str]] | str:
+def run(name: str, path: Path, vectors: Path, database: str, limit: int = LIMIT) -> list[list[str]] | str:
     """What one peer finds, or why it does not."""
     environment = {**os.environ, DATABASE: database, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         command = [str(PEERS), "-W", "ignore", "-m", "bench.recall.peers", name, str(path.resolve()), folder]
         try:
             done = subprocess.run(
-                [*command, str(vectors)],
+                [*command, str(vectors), str(limit)],
                 capture_output=True,
                 text=True,
                 check=False,
                 cwd=ROOT,
                 env=environment,
-                timeout=limit,
+                timeout=_PATIENCE * limit,
             )
         except subprocess.TimeoutExpired:
-            return f"stopped after {limit:g} seconds"
+            return f"stopped after {_PATIENCE * limit} seconds"
         except OSError as problem:
             return f"failed: {PEERS}: {problem.strerror}; run: make peers"
+    if done.returncode == -signal.SIGXCPU:
+        return f"stopped after {limit} seconds of a processor"
     if done.returncode:
         return f"failed: {(done.stderr.strip().splitlines() or ['it printed nothing'])[-1][:300]}"
     found: list[list[str]] = json.loads(done.stdout.splitlines()[-1])
@@ -98,7 +104,8 @@ def _name(texts: Sequence[str], collection: Collection) -> list[str]:
 
 def main() -> None:
     """Print what a peer finds."""
-    name, path, folder, vectors = sys.argv[1:]
+    name, path, folder, vectors, seconds = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
     if name == _ONLY_WITH_EXTENSIONS and not hasattr(sqlite3.Connection, "enable_load_extension"):
         sys.exit("Python's sqlite3 loads no extensions here, so it has no vectors to search by")
     texts = json.loads((Path(vectors) / "texts.json").read_text(encoding="utf-8"))

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench import DATA, DOCS, ROOT, scale
 from bench.edges.start import ENVIRONMENT
 from bench.servers import postgres
 from bench.side_by_side import page
@@ -29,13 +30,12 @@ from bench.side_by_side.data import write_vectors
 from bench.side_by_side.scenarios import LIMIT, SCENARIOS
 from bench.side_by_side.systems import DATABASE, SYSTEMS
 
-ROOT: Final = Path(__file__).parents[2]
-KEPT: Final = ROOT / "bench" / "data" / "side_by_side.json"
+KEPT: Final = DATA / "side_by_side.json"
 PEERS: Final = Path(os.environ.get("HOLDFAST_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
-SIZES: Final = (1_000, 10_000)
+SIZES: Final = (1_000, scale(10_000, 2_000))
 #: A user's facts where Holdfast is alone, and how many facts others have beside a user with the least of these.
-GROWTH: Final = (1_000, 10_000, 100_000)
-OTHERS: Final = (10_000, 100_000, 1_000_000)
+GROWTH: Final = (*SIZES, scale(100_000, 4_000))
+OTHERS: Final = (scale(10_000), scale(100_000), scale(1_000_000))
 #: Others' facts are not measured, and may take this many seconds.
 _PATIENCE: Final = 900
 
@@ -77,10 +77,11 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    (DOCS / "img").mkdir(parents=True, exist_ok=True)
     if not asked.page:
         _measure(asked, kept)
         KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    page.write(ROOT / "docs", kept)
+    page.write(DOCS, kept)
 
 
 def _measure(asked: argparse.Namespace, kept: dict[str, Any]) -> None:

@@ -67,7 +67,13 @@ def test_differences_are_paired_so_that_what_is_always_a_bit_worse_is_seen_to_be
     ]
     rows = list(tabulate({"ours": ours, "theirs": theirs}, ["even", "odd"] * 25))
     assert rows[3].startswith("| theirs | 0.450 [")
+    assert "| +0.100 [+0.100, +0.100] | 0.550 [" in rows[3]
     assert rows[3].endswith("| +0.000 [+0.000, +0.000] |")
+    assert [row.split(" | ")[0] for row in rows if "ahead" in row] == [
+        "| all questions (50)",
+        "| even (25)",
+        "| odd (25)",
+    ]
     assert "+0.100 [+0.100, +0.100]" in lines[2]  # paired, though either mean is uncertain by far more
     assert "+0.000 [+0.000, +0.000]" in lines[2]
 
@@ -166,8 +172,9 @@ def test_the_command_prints_what_the_page_shows(
     assert "\nhabits (1): " in printed
     assert "\nHoldfast, onnx:/nowhere: " in printed  # it is named, with why
     page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
-    assert "| Holdfast, static | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] |  |" in page
-    assert "| R@10 | habits (1) | people (1) |" in page
+    best = "1.000 [1.000, 1.000]"
+    assert f"| Holdfast, static | {best} |  | {best} |  | {best} |  |" in page
+    assert "| habits (1) | R@5 | ahead | R@10 | ahead | nDCG@10 | ahead |" in page
     assert "Holdfast, onnx:/nowhere: " in page
 
 
@@ -197,6 +204,10 @@ def test_a_peer_that_is_slow_or_not_there_is_shown_as_that(
 ) -> None:
     path = write(vectors, tea)
     monkeypatch.setattr(peers, "PEERS", Path(sys.executable))
-    assert peers.run("Chroma", path, vectors, "", limit=0.001) == "stopped after 0.001 seconds"
+    assert peers.run("LangGraph InMemoryStore", path, vectors, "", 0) == "stopped after 0 seconds"
+    tea["conversations"] *= 10_000  # it reads and adds for seconds
+    path = write(vectors, tea)
+    monkeypatch.setattr(peers, "_PATIENCE", 100)
+    assert peers.run("LangGraph InMemoryStore", path, vectors, "", 1) == "stopped after 1 seconds of a processor"
     monkeypatch.setattr(peers, "PEERS", vectors / "python")
     assert str(peers.run("Chroma", path, vectors, "")).endswith("run: make peers")
