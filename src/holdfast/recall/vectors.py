@@ -56,11 +56,10 @@ def products(vectors: Steps, other: Steps) -> Floats:
     """The product of each vector's steps with those of another one."""
     if not vectors.size:
         return np.zeros(len(vectors), np.float32)
-    from simsimd import cdist  # noqa: PLC0415 - who only writes does not wait for it
+    from simsimd import dot  # noqa: PLC0415 - who only writes does not wait for it
 
     # Not into an array of ours: with ``out``, simsimd gives back a None that is not its own, until none are left.
-    found: Floats = np.asarray(cdist(other[np.newaxis], vectors, metric="dot", out_dtype="float32"))[0]
-    return found
+    return np.asarray(dot(other, vectors, out_dtype="float32"))
 
 
 def pair_products(vectors: Steps, others: Steps) -> Floats:
