@@ -645,9 +645,12 @@ END
 $$;
 
 -- What says a text comes last, the newest at the end; before that, what said it before and was corrected. What is archived
--- is not found by the usual recall, so that it is not taken for what is there.
+-- is not found by the usual recall, so that it is not taken for what is there. Not in SQL: Citus cannot plan such a function.
 CREATE FUNCTION records_of_text(whose bigint, at bigint, hashes text, of_kind bigint, of_agent text)
-RETURNS TABLE (id text, text_hash bigint, is_current boolean, key bigint) LANGUAGE sql STABLE AS $$
+RETURNS TABLE (id text, text_hash bigint, is_current boolean, key bigint) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY
 SELECT records.id, records.text_hash, true AS is_current, records.key
 FROM jsonb_array_elements_text(hashes::jsonb) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM records
@@ -668,7 +671,8 @@ WHERE versions.text_hash <> records.text_hash AND records.kind = of_kind AND sta
   AND (name IS NULL OR records.kind IN (:TEXT_KINDS)) AND (delete_after IS NULL OR aged_from + delete_after > at)
   AND (profiles.versions IS NULL OR versions.version >= revision - profiles.versions)
   AND (versions_for IS NULL OR versions.ended_at + versions_for > at) AND (of_agent IS NULL OR agent_id = of_agent)
-ORDER BY is_current, key
+ORDER BY is_current, key;
+END
 $$;
 
 -- Adds a record and counts it, if the write is opened by what it was expected to be; otherwise is_done is NULL, and nothing
