@@ -47,20 +47,20 @@ from holdfast.memory.additions import (
 )
 from holdfast.memory.corrections import Corrections, check_versioned
 from holdfast.memory.entity import Entity, refresh_entity_text, tell_changed
-from holdfast.memory.episodic import Episodic
-from holdfast.memory.lineage import Lineage
 from holdfast.memory.records import DurableRecords, check_not_cold, item_result, memory_result
 from holdfast.memory.search import Search, describe_match
 from holdfast.memory.services import Services, start_watch
-from holdfast.memory.short_term import ShortTerm
-from holdfast.memory.structured import Structured
-from holdfast.memory.text import TextMemory
 from holdfast.memory.user_data import MemoryKind, UserData, keep_durable, refuse_kind
 from holdfast.memory.working import Working
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.ranking import FLOOR
 
 if TYPE_CHECKING:
+    from holdfast.memory.episodic import Episodic
+    from holdfast.memory.lineage import Lineage
+    from holdfast.memory.short_term import ShortTerm
+    from holdfast.memory.structured import Structured
+    from holdfast.memory.text import TextMemory
     from holdfast.results.lifecycle import ExplainResult, RulesResult
     from holdfast.results.memory import (
         AddManyResult,
@@ -97,6 +97,7 @@ class Memory(UserData):
         self._records = DurableRecords(services, scope)
 
     # A memory is made for each request of a service, which uses little of it: each part is made when it is first used.
+    # A new process that only recalls does not load the others either.
 
     @cached_property
     def working(self) -> Working:
@@ -106,21 +107,29 @@ class Memory(UserData):
     @cached_property
     def short_term(self) -> ShortTerm:
         """Short-term memory, and the conversation."""
+        from holdfast.memory.short_term import ShortTerm
+
         return ShortTerm(self._services, self._scope)
 
     @cached_property
     def long_term(self) -> TextMemory:
         """Long-term memory."""
+        from holdfast.memory.text import TextMemory
+
         return TextMemory(self, MemoryType.LONG_TERM)
 
     @cached_property
     def persona(self) -> TextMemory:
         """Who the agent is to the user."""
+        from holdfast.memory.text import TextMemory
+
         return TextMemory(self, MemoryType.PERSONA)
 
     @cached_property
     def episodic(self) -> Episodic:
         """Episodes."""
+        from holdfast.memory.episodic import Episodic
+
         return Episodic(self._records)
 
     @cached_property
@@ -131,6 +140,8 @@ class Memory(UserData):
     @cached_property
     def structured(self) -> Structured:
         """Documents."""
+        from holdfast.memory.structured import Structured
+
         return Structured(self._records)
 
     @cached_property
@@ -139,10 +150,14 @@ class Memory(UserData):
 
     @cached_property
     def _lineage(self) -> Lineage:
+        from holdfast.memory.lineage import Lineage
+
         return Lineage(self._records)
 
     @cached_property
     def _additions(self) -> Additions:
+        from holdfast.memory.short_term import ShortTerm
+
         working, short_term = Working(self._services, self._scope), ShortTerm(self._services, self._scope)
         return Additions(self._records, self._corrections, working, short_term)
 

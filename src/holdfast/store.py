@@ -34,7 +34,6 @@ from holdfast.privacy.keep_out import KeepOut
 from holdfast.privacy.keys.keyring import Keyring
 from holdfast.privacy.keys.signatures import SigningKeys
 from holdfast.privacy.ledger import KeysAndLedger, Ledger
-from holdfast.privacy.sealed_objects import SealedObjects
 from holdfast.privacy.store_state import Purpose, StoreState
 from holdfast.recall import terms
 from holdfast.recall.embedders import open_embedder
@@ -246,6 +245,8 @@ class Store:
 
     def _open_cold(self) -> ObjectStore:
         """Cold storage, in which everything is sealed under its user's key."""
+        from holdfast.privacy.sealed_objects import SealedObjects
+
         return SealedObjects(open_cold(self.settings), self.keyring, self.services.now, self.ledger.is_carried_out)
 
     def _parts_of(self, tenant: str) -> SessionParts:

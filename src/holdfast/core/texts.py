@@ -12,8 +12,8 @@ from typing import Any, Final
 _CLOSING: Final = " .,;:!?。、।؟"
 
 #: Control characters that are no white space, and what Unicode lets a reader ignore: soft hyphens, joiners, marks of
-#: direction, selectors of variants, tags.
-_UNSEEN: Final = re.compile(
+#: direction, selectors of variants, tags. A pattern, which takes long to compile: few processes need it.
+_UNSEEN: Final = (
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
@@ -27,7 +27,7 @@ def normalize_text(text: str) -> str:
     """
     folded = text.lower() if text.isascii() else _fold(text)
     if not (text.isascii() and text.isprintable()):
-        folded = _UNSEEN.sub("", folded)
+        folded = re.sub(_UNSEEN, "", folded)
     plain = " ".join(folded.split())
     return plain.rstrip(_CLOSING) or plain
 

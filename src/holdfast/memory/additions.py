@@ -32,18 +32,17 @@ from holdfast.core.values import (
 )
 from holdfast.memory.corrections import ENTITY_VERBS, Corrections, name_of
 from holdfast.memory.entity import draft_text, refresh_entity_text
-from holdfast.memory.episodic import Episodic, draft_episode, draft_summary
 from holdfast.memory.records import Changed, Draft, DurableRecords, NamedDraft
 from holdfast.memory.search import Search
 from holdfast.memory.services import Services
-from holdfast.memory.short_term import ShortTerm
-from holdfast.memory.structured import draft_document
 from holdfast.memory.user_data import refuse_kind
 from holdfast.recall.index import SearchOptions
 from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
 
 if TYPE_CHECKING:
+    from holdfast.memory.episodic import Episodic
+    from holdfast.memory.short_term import ShortTerm
     from holdfast.memory.working import Working
     from holdfast.results.memory import (
         AddManyResult,
@@ -107,6 +106,9 @@ class Additions:
         self, records: DurableRecords, corrections: Corrections, working: Working, short_term: ShortTerm
     ) -> None:
         self._records, self._corrections, self._working, self._short_term = records, corrections, working, short_term
+        from holdfast.memory.episodic import draft_summary
+        from holdfast.memory.structured import draft_document
+
         self._drafts: dict[MemoryType, Callable[[Any, dict[str, Any], Origin], Draft]] = {
             MemoryType.EPISODIC: draft_summary,
             MemoryType.ENTITY: draft_text,
@@ -185,6 +187,8 @@ class Additions:
         if record.kind is MemoryType.ENTITY:
             raise refuse_kind(TYPES[record.kind], "updated as text", ENTITY_VERBS)
         if record.kind is MemoryType.STRUCTURED:
+            from holdfast.memory.structured import draft_document
+
             kept = {**(record.metadata if metadata is None else check_metadata(metadata))}
             kept |= {name: record.metadata.get(name) for name in ("collection", "key")}
             document = record.metadata["document"] if content is None else content
@@ -424,6 +428,8 @@ class Imports:
         if kind.name is MemoryType.STRUCTURED:
             draft = self._additions.draft(kind, item.get("content"), {"key": key, **metadata}, self._origin)
         elif kind.name is MemoryType.EPISODIC:
+            from holdfast.memory.episodic import draft_episode
+
             draft = draft_episode(self._episodes, item, metadata, self._origin)
         else:
             draft = self._additions.draft(kind, item.get("content"), metadata, self._origin)

@@ -17,7 +17,6 @@ from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.texts import hash_text
 from holdfast.core.values import iso, to_json
 from holdfast.ports.records import KeptText
-from holdfast.privacy.sealed_objects import ensure_key
 
 if TYPE_CHECKING:
     from holdfast.core.records import Outcome, Scope, Subject, Version
@@ -34,6 +33,8 @@ class KeepOut:
 
     def add(self, subject: Subject, record_id: str, *, now: int, agent: Scope) -> tuple[Outcome, list[str]]:
         """Keep the text of a record out, and recycle all of the user's records that have it: their ids."""
+        from holdfast.privacy.sealed_objects import ensure_key
+
         ensure_key(self._keyring, self._stores.reader.alias(subject) or "", now, self._is_erased)
         return self._stores.kept_out.add(subject, record_id, now=now, note=self._note, agent=agent)
 

@@ -24,10 +24,8 @@ ENDPOINTS: Final = {
 }
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
 _PREFIX: Final = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*)?")
-#: The client answers anything else with a panic.
-_ENDPOINT: Final = re.compile(
-    r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._/-]*)?", re.IGNORECASE
-)
+#: The client answers anything else with a panic. (Where all is in folders, the pattern is never compiled.)
+_ENDPOINT: Final = r"(?i:https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._/-]*)?)"
 
 
 class Place(NamedTuple):
@@ -78,7 +76,7 @@ def read_endpoint(scheme: str, environ: Mapping[str, str]) -> str | None:
     if variable is None:
         return None
     endpoint = environ[variable]
-    if not _ENDPOINT.fullmatch(endpoint):
+    if not re.fullmatch(_ENDPOINT, endpoint):
         raise InvalidSettingsError(
             f"{variable} is {quote(mask_password(endpoint), 120)}, which is no address of a server; "
             "write it as http://host:port or https://host"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from hashlib import blake2b
@@ -80,7 +80,9 @@ class Statements(dict[str, str]):
 
     def __init__(self, package: str) -> None:
         super().__init__()
-        self._package = package
+        self._package, self._dialect = package, _DIALECTS.get(package)
+        self._shared: dict[str, Collection[str]] = {}
+        """What of each file is written once for all engines: it is said in the engine's words when it is asked for."""
         self._words = _WORDS | self._read("words")
         self._words |= {word: _fill(text, self._words) for word, text in self._words.items()}  # some are made of others
         self._files: dict[str, dict[str, str]] = {}
@@ -91,7 +93,10 @@ class Statements(dict[str, str]):
         found = self._files.get(file) or self._load(file)
         if statement not in found or statement.isupper():
             raise KeyError(f"{self._package} has no statement {statement} in {file}.sql")
-        self[name] = text = _fill(found[statement], self._words | found)
+        text = found[statement]
+        if statement in self._shared.get(file, ()):
+            text = self._translate(text)
+        self[name] = text = _fill(text, self._words | found)
         return text
 
     def load_all(self) -> Statements:
@@ -114,9 +119,18 @@ class Statements(dict[str, str]):
         return found
 
     def _read(self, file: str) -> dict[str, str]:
-        dialect = _DIALECTS.get(self._package)
         own = _read_file(self._package, file)
-        return own if dialect is None else {**_read_file(_SHARED, file, dialect), **own}
+        if self._dialect is None:
+            return own
+        shared = _read_file(_SHARED, file)
+        self._shared[file] = shared.keys() - own.keys()
+        words = {name: self._translate(text) for name, text in shared.items() if name.isupper()}
+        return {**shared, **words, **own}
+
+    def _translate(self, text: str) -> str:
+        for pattern, replacement in self._dialect or ():
+            text = re.sub(pattern, replacement, text)
+        return text
 
 
 def _folder(package: str) -> Path:
@@ -134,11 +148,9 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda word: words[word[1]], text)
 
 
-def _read_file(package: str, name: str, dialect: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+def _read_file(package: str, name: str) -> dict[str, str]:
     file = _folder(package).joinpath(f"{name}.sql")
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    for pattern, replacement in dialect:  # over a file at once: every process that opens a store does this
-        text = re.sub(pattern, replacement, text)
     parts = [_COMMENT.sub("", part) for part in _NAME.split(text)[1:]]
     return {statement: body.strip() for statement, body in zip(parts[::2], parts[1::2], strict=True)}
 
