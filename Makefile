@@ -111,7 +111,7 @@ $(PEERS): bench/peers.txt $(STAMP)
 	@touch $(PEERS)
 
 prove: $(STAMP) $(PEERS)  ## is what was deleted forgotten, here and by others? minutes; writes docs/forgetting.md
-	$(BIN)/python -m bench.prove
+	$(BIN)/python -m bench.proof
 
 langgraph-store-tests: $(STAMP)  ## fetch the tests that LangGraph publishes for its stores, and run them on ours
 	$(BIN)/python -m bench.langgraph.store_tests

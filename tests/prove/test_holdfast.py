@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import prove as tables
+from bench import proof as tables
 from bench.servers import valkey
 from typer.testing import CliRunner
 

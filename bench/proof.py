@@ -1,4 +1,4 @@
-"""``python -m bench.prove [SYSTEM …]``: try how every system forgets, and write the tables of docs/forgetting.md.
+"""``python -m bench.proof [SYSTEM …]``: try how every system forgets, and write the tables of docs/forgetting.md.
 
 Holdfast runs here, the others in ``.venv-peers`` (``make peers``). A server is started for those that need one. With
 names of systems only these run anew; the results of the others stay as they are in ``bench/data/forgetting.json``.
