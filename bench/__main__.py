@@ -30,7 +30,7 @@ from bench import (
     sweeps,
 )
 from bench.edges import console, service, start
-from bench.langgraph import store
+from bench.langgraph import store, threads
 from bench.recall import large_scope
 
 _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
@@ -50,6 +50,7 @@ _PARTS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "console": lambda asked: report.write_console(asked.docs, [*console.measure(asked.users * 10)], asked.users * 10),
     "start": lambda asked: report.write_start(asked.docs, start.measure()),
     "langgraph_store": lambda asked: report.write_langgraph_store(asked.docs, store.measure()),
+    "langgraph_threads": lambda asked: report.write_langgraph_threads(asked.docs, [*threads.measure()]),
     "corrections": lambda asked: report.write_corrections(asked.docs, corrections.measure()),
 }
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +11,14 @@ import matplotlib as mpl
 
 from bench import archive, corrections, deployment, footprint, lifecycle
 from bench.edges import console, service, start
-from bench.langgraph import store
-from bench.recall import comparison, large_scope, quality
+from bench.langgraph import store, threads
+from bench.pages.benchmarks import machine, write_section
+from bench.recall import large_scope, quality
 from bench.speed import AT_A_TIME, PASSES, ROUNDS, USER_MEMORIES, Figure
 from holdfast.recall.embedders import open_embedder
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
-
-_HEAD = """# Benchmarks
-
-What Holdfast costs and how well it recalls. Every figure is written by the command that measures it; figures of one
-table are of one run, and ratios matter more than milliseconds, because machines differ and are noisy.
-"""
-
-
-def machine() -> str:
-    """The class of machine that a figure is from."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    parts = f"Python {platform.python_version()}, numpy {version('numpy')}, apsw {version('apsw')}"
-    return f"{os.cpu_count()}-core {platform.machine()} virtual machine, {memory:.0f} GiB, {parts}"
 
 
 def write_speed(docs: Path, figures: Sequence[Figure], users: int) -> None:
@@ -98,6 +83,16 @@ def write_langgraph_store(docs: Path, rows: Sequence[store.Row]) -> None:
         medians = " | ".join(f"{one:.2f}" for one in row.medians)
         text += f"| {row.operation} | {medians} | {row.target} | {'yes' if row.met else '**no**'} |\n"
     write_section(docs, "LangGraph store", text)
+
+
+def write_langgraph_threads(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
+    """The section on LangGraph's threads."""
+    text = (
+        "What `holdfast langgraph govern` and the daily job cost beside LangGraph's own tables: "
+        f"{threads.THREADS:,} threads of {threads.CHECKPOINTS} checkpoints\nwith writes and blobs, made by SQL, "
+        f"a twentieth of them due.\n`python -m bench --only langgraph_threads` on a {machine()}.\n\n"
+    )
+    write_section(docs, "LangGraph threads", text + _measured(figures))
 
 
 def _table(figures: Sequence[Figure]) -> str:
@@ -283,38 +278,12 @@ def write_quality(docs: Path, locomo: str | None) -> None:
     write_section(docs, "Recall quality" if name == "static" else f"Recall quality with {name}", text)
 
 
-def write_comparison(docs: Path, done: quality.Comparison) -> None:
-    """The section on one set: Holdfast with every embedder and with parts switched off, and the peers."""
-    lines = [
-        f"{done.head}. Means over questions with their 95 % bootstrap intervals; *ahead* is by how much the first",
-        "system is above this one, question by question. The peers have the vectors of the default embedder;",
-        "inspeximus ranks by words, as it does by itself. One that took five minutes of a processor was stopped.",
-        f"`python -m bench.recall.quality SET.json --docs docs` on a {machine()}.",
-        "",
-        *done.describe(comparison.tabulate),
-    ]
-    write_section(docs, "Recall beside others", "\n".join(lines).rstrip() + "\n")
-
-
 def _describe_threshold(tables: Sequence[quality.Table]) -> str:
     """What one threshold keeps of each set of several users."""
     threshold = quality.common_threshold(tables)
     kept = [(table.name, *table.scores.kept(threshold)) for table in tables if table.scores is not None]
     told = "; ".join(f"{name}: {own:.0%} and {foreign:.0%}" for name, own, foreign in kept)
     return f"One threshold for all of them, {threshold:.2f}, keeps of the own and of the foreign questions: {told}."
-
-
-def write_section(docs: Path, title: str, text: str) -> None:
-    """Put a section in the place of the one with its title, or at the end."""
-    page = docs / "benchmarks.md"
-    known = page.read_text(encoding="utf-8") if page.exists() else _HEAD
-    section = f"## {title}\n\n{text}"
-    pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-    if pattern.search(known):
-        known = pattern.sub(lambda _: section + "\n", known, count=1)
-    else:
-        known = known.rstrip() + "\n\n" + section
-    page.write_text(known.rstrip() + "\n", encoding="utf-8")
 
 
 def _plot_speed(folder: Path, figures: Sequence[Figure]) -> None:

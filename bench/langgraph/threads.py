@@ -1,13 +1,12 @@
 """LangGraph's threads: 100,000 of ten checkpoints each, a twentieth of them due, governed on SQLite and PostgreSQL.
 
-``python -m bench.langgraph.threads [THREADS]`` prints the table. The rows are made without running a graph.
+The rows are made without running a graph.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -22,6 +21,7 @@ import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from bench import scale
 from bench.lifecycle import Figure
 from bench.servers import postgres
 from holdfast import Holdfast
@@ -31,8 +31,8 @@ from holdfast.integrations.langgraph.parts import ThreadPart, open_part
 from holdfast.integrations.langgraph.threads import Threads
 from holdfast.ports.session_parts import PartMove, PartRegistration, PartSession
 
-THREADS = 100_000
-_CHECKPOINTS = 10
+THREADS = scale(100_000)
+CHECKPOINTS = 10
 _USERS = 5_000
 _DUE_EVERY = 20
 #: So many threads are moved by us, and as many beside them by bare statements, this many at a time.
@@ -42,7 +42,7 @@ _WRITE_COLUMNS = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "tas
 _BLOB_COLUMNS = ("thread_id", "checkpoint_ns", "channel", "version", "type", "blob")
 
 
-def measure(threads: int) -> Iterator[Figure]:
+def measure(threads: int = THREADS) -> Iterator[Figure]:
     """Every figure, on both engines."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         place, now = Path(folder), time.time_ns() // 1_000
@@ -65,8 +65,8 @@ def _threads(threads: int, now: int) -> Iterator[tuple[str, int, list[str]]]:
         spread = number % 997 / 997 * 29 * DAY
         active = now - round(31 * DAY + spread if number % _DUE_EVERY == 0 else spread)
         ids = [
-            f"{make_id(active - (_CHECKPOINTS - step) * SECOND)}-8000-{number * _CHECKPOINTS + step:012x}"
-            for step in range(_CHECKPOINTS)
+            f"{make_id(active - (CHECKPOINTS - step) * SECOND)}-8000-{number * CHECKPOINTS + step:012x}"
+            for step in range(CHECKPOINTS)
         ]
         yield f"thread-{number}", number, ids
 
@@ -214,16 +214,3 @@ def _durations(part: ThreadPart) -> Iterator[list[float]]:
     cast("Any", part.database).transaction = timed
     yield durations
     del part.database.transaction
-
-
-def main() -> None:
-    """Print the table as it is measured."""
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else THREADS
-    print(f"| {threads:,} threads of {_CHECKPOINTS} checkpoints | measured | wanted | |\n|---|---|---|---|")
-    for figure in measure(threads):
-        met = "" if figure.met is None else "met" if figure.met else "**missed**"
-        print(f"| {figure.name} | {figure.value} | {figure.target} | {met} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

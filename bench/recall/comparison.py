@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +13,8 @@ _CUT: Final = 10
 _ROUNDS: Final = 2_000
 #: What is shown of each system, by its field.
 SHOWN: Final = {"recall5": "R@5", "recall10": "R@10", "ndcg10": "nDCG@10"}
+#: The figure that is shown for each category, and in pictures.
+CHIEF: Final = "R@10"
 
 
 class Figures(NamedTuple):
@@ -66,29 +68,62 @@ def _draw(size: int) -> Any:
     return np.asarray(rounds, np.float32)
 
 
-def describe(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
-    """The systems, the first one as the one that others are compared with, over all questions and in each category."""
-    width = max(map(len, found), default=0) + 2
+class Compared(NamedTuple):
+    """A system's figure, and how far the first system is ahead of it; none for the first itself."""
+
+    own: Interval
+    ahead: Interval | None
+
+
+class Group(NamedTuple):
+    """What each system did with some of the questions: its figures by their titles."""
+
+    name: str
+    questions: int
+    systems: dict[str, dict[str, Compared]]
+
+
+def compare(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> list[Group]:
+    """All questions, and those of each category. The first system is the one that others are compared with."""
+    groups = []
     for name, places in _split(categories).items():
-        yield f"\n{name} ({len(places):,}): mean [95 % interval]; difference of the first from it, question by question"
-        for system in found:
+        systems = {
+            system: {title: _compare(found, system, field, places) for field, title in SHOWN.items()}
+            for system in found
+        }
+        groups.append(Group(name, len(places), systems))
+    return groups
+
+
+def describe(groups: Iterable[Group]) -> Iterator[str]:
+    """All of it, for a terminal."""
+    for group in groups:
+        width = max(map(len, group.systems), default=0) + 2
+        yield (
+            f"\n{group.name} ({group.questions:,}): mean [95 % interval]; difference of the first from it, "
+            "question by question"
+        )
+        for system, row in group.systems.items():
             cells = []
-            for field, title in SHOWN.items():
-                own, ahead = _compare(found, system, field, places)
+            for title, (own, ahead) in row.items():
                 cells.append(f"{title} {_show(own, '.3f')} " + (_show(ahead, "+.3f") if ahead else " " * 23))
             yield f"  {system:{width}}{'  '.join(cells)}".rstrip()
 
 
-def tabulate(found: Mapping[str, Sequence[Figures]], categories: Sequence[str]) -> Iterator[str]:
-    """The same as tables of a page: one over all questions, and one for each category."""
-    for name, places in _split(categories).items():
-        yield f"| {name} ({len(places):,}) | {' | '.join(f'{title} | ahead' for title in SHOWN.values())} |"
-        yield f"|---|{'---:|' * (2 * len(SHOWN))}"
-        for system in found:
-            pairs = [_compare(found, system, field, places) for field in SHOWN]
-            cells = [f"{_show(own, '.3f')} | {_show(ahead, '+.3f') if ahead else ''}" for own, ahead in pairs]
-            yield f"| {system} | {' | '.join(cells)} |"
+def tabulate(groups: Sequence[Group]) -> Iterator[str]:
+    """For a page: a table over all questions, and one of the means of each category."""
+    whole, *parts = groups
+    yield f"| {whole.name} ({whole.questions:,}) | {' | '.join(f'{title} | ahead' for title in SHOWN.values())} |"
+    yield f"|---|{'---:|' * (2 * len(SHOWN))}"
+    for system, row in whole.systems.items():
+        cells = [f"{_show(own, '.3f')} | {_show(ahead, '+.3f') if ahead else ''}" for own, ahead in row.values()]
+        yield f"| {system} | {' | '.join(cells)} |"
+    if parts:
         yield ""
+        yield f"| {CHIEF} | {' | '.join(f'{part.name} ({part.questions:,})' for part in parts)} |"
+        yield f"|---|{'---:|' * len(parts)}"
+        for system in whole.systems:
+            yield f"| {system} | {' | '.join(f'{part.systems[system][CHIEF].own.mean:.3f}' for part in parts)} |"
 
 
 def _split(categories: Sequence[str]) -> dict[str, list[int]]:
@@ -99,13 +134,10 @@ def _split(categories: Sequence[str]) -> dict[str, list[int]]:
     return parts
 
 
-def _compare(
-    found: Mapping[str, Sequence[Figures]], system: str, field: str, places: Sequence[int]
-) -> tuple[Interval, Interval | None]:
-    """A system's figure, and how far the first system is ahead of it; none for the first itself."""
+def _compare(found: Mapping[str, Sequence[Figures]], system: str, field: str, places: Sequence[int]) -> Compared:
     first = next(iter(found))
     own, other = (np.asarray([getattr(found[one][place], field) for place in places]) for one in (system, first))
-    return bootstrap(own), None if system == first else bootstrap(other - own)
+    return Compared(bootstrap(own), None if system == first else bootstrap(other - own))
 
 
 def _show(one: Interval, form: str) -> str:

@@ -3,7 +3,7 @@
 python -m bench.recall.quality                   # on every set of bench/data/sets, and on HOLDFAST_LOCOMO
 python -m bench.recall.quality SET.json          # on one set: every embedder, every part switched off, the peers
 python -m bench.recall.quality SET.json --peers  # without peers; or with the names of some
-python -m bench.recall.quality SET.json --docs docs  # and write the section of docs/benchmarks.md
+python -m bench.recall.quality SET.json --docs docs  # and write the section of docs/benchmarks.md, and its figures
 
 ``bench/recall/sets.py`` says what form a set has. With one set, R@5, R@10 and nDCG@10 come with 95 % intervals, and
 with the paired differences from Holdfast, in all and for each category. ``--embedders`` says which ones are tried.
@@ -26,15 +26,15 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bench.recall import comparison
+from bench.recall import comparison, page
 from bench.recall import peers as other_systems
-from bench.recall.comparison import Figures, bootstrap, judge
+from bench.recall.comparison import Figures, Group, bootstrap, judge
 from bench.recall.sets import Memory, RecallSet, SetError, code, documentation, read_set
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import TYPES, MemoryType
@@ -242,11 +242,15 @@ class Comparison(NamedTuple):
         memories = sum(len(one.memories) for one in self.asked.collections)
         return f"{self.asked.name}: {memories:,} memories, {len(self.asked.questions):,} questions"
 
-    def describe(self, form: Callable[[dict[str, list[Figures]], list[str]], Iterable[str]]) -> Iterator[str]:
-        """The figures in a form, and below them what is missing."""
-        yield from form(self.found, [question.category for question in self.asked.questions])
-        yield ""
-        yield from (f"{name}: {why}." for name, why in self.missing.items())
+    @property
+    def groups(self) -> list[Group]:
+        """The figures over all questions and over each category."""
+        return comparison.compare(self.found, [question.category for question in self.asked.questions])
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why some did nothing, as sentences."""
+        return [f"{name}: {why}." for name, why in self.missing.items()]
 
 
 def compare_all(path: Path, embedders: Sequence[str], peers: Sequence[str]) -> Comparison:
@@ -307,11 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         done = compare_all(options.set, options.embedders, options.peers)
     except SetError as problem:
         sys.exit(str(problem))
-    print(done.head, *done.describe(comparison.describe), sep="\n")
+    print(done.head, *comparison.describe(done.groups), "", *done.reasons, sep="\n")
     if options.docs is not None:
-        from bench.report import write_comparison  # it imports this module
-
-        write_comparison(options.docs, done)
+        page.keep(options.docs, done.head, done.groups, done.reasons)
 
 
 if __name__ == "__main__":

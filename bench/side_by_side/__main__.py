@@ -30,7 +30,7 @@ from bench.side_by_side.data import write_vectors
 from bench.side_by_side.scenarios import LIMIT, SCENARIOS
 from bench.side_by_side.systems import DATABASE, SYSTEMS
 
-KEPT: Final = DATA / "side_by_side.json"
+KEPT: Final = DATA / page.KEPT
 PEERS: Final = Path(os.environ.get("HOLDFAST_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
 SIZES: Final = (1_000, scale(10_000, 2_000))
 #: A user's facts where Holdfast is alone, and how many facts others have beside a user with the least of these.

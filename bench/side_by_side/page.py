@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -10,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 
-from bench.report import machine, write_section
+from bench import DATA
+from bench.pages.benchmarks import machine, write_section
 from bench.side_by_side.systems import SYSTEMS
 
 mpl.use("svg")
@@ -46,6 +48,10 @@ _WHOLE: Final = (
     Column("delete_all", "p50", "delete all, ms", "{:,.0f}"),
 )
 _COLUMNS: Final = _VERBS + _WHOLE
+#: Where the figures are kept.
+KEPT: Final = "side_by_side.json"
+_NOT_ON_DISK: Final = ("LangGraph InMemoryStore",)
+_BY_HAND: Final = "sqlite-vec by hand"
 _PLOTTED: Final = _VERBS[:5] + _VERBS[6:]
 _GROWING: Final = ("add", "recall", "filtered", "correct", "delete", "context", "cold_start", "delete_all")
 #: What is done in each scenario.
@@ -106,11 +112,11 @@ def _cell(one: Mapping[str, Any] | None, column: Column) -> str:
 
 def write(docs: Path, kept: Mapping[str, Any]) -> None:
     """The section, with what is kept."""
-    sizes = [size for size in kept if len(kept[size]) > 2]  # at other sizes Holdfast is alone
+    sizes = _sizes_with_peers(kept)
     if not sizes:
         return
     lines = [*_describe(kept[sizes[-1]])]
-    for size in sizes:
+    for size in reversed(sizes):
         lines += ["", f"### {int(size):,} facts of one user", "", "Median milliseconds, and the 99th percentile.", ""]
         lines += [*_table(kept[size], _VERBS), "", *_table(kept[size], _WHOLE, with_sizes=True), *_failures(kept[size])]
         lines += ["", f"![{int(size):,} facts: each system's median and 99th percentile](img/side_by_side_{size}.svg)"]
@@ -119,7 +125,55 @@ def write(docs: Path, kept: Mapping[str, Any]) -> None:
     lines += ["", "### Where Holdfast is not first", "", *_losses({size: kept[size] for size in sizes})]
     lines += ["", "What was found there, and done about it:", "", _FOUND]
     lines += ["", "### How cost grows", "", *_growth(kept)]
+    lines += ["", "### What is done, and by whom", "", *_list_scenarios(), "", *_list_systems(kept[sizes[-1]])]
     write_section(docs, "Side by side", "\n".join(lines) + "\n")
+
+
+def _sizes_with_peers(kept: Mapping[str, Any]) -> list[str]:
+    return [size for size in kept if len(kept[size]) > 2]  # at other sizes Holdfast is alone
+
+
+def shorten() -> Iterator[str]:
+    """What the top of the page says of it: where Holdfast is first, where it is not, and what it leaves."""
+    kept = json.loads((DATA / KEPT).read_text(encoding="utf-8")) if (DATA / KEPT).exists() else {}
+    if not (sizes := _sizes_with_peers(kept)):
+        return
+    systems = kept[sizes[-1]]
+    libraries = [name for name in systems if _is_beside("Holdfast", name) and name not in (*_NOT_ON_DISK, _BY_HAND)]
+    first, behind = _compare_with(systems, "Holdfast", libraries)
+    _, by_hand = _compare_with(systems, "Holdfast", [_BY_HAND])
+    _, on_server = _compare_with(systems, "Holdfast (PostgreSQL)", ["LangGraph PostgresStore"])
+    yield (
+        f"**First** of the libraries that write to a disk, with {int(sizes[-1]):,} facts of a user in one's own "
+        f"process (in brackets: the next; `make bench`, ten minutes): {', '.join(first)}."
+    )
+    yield (
+        f"**Behind** one of them: {', '.join(behind) or 'nowhere'}. Behind two tables of SQLite by hand, which do "
+        f"less: {', '.join(by_hand) or 'nowhere'}. Behind PostgresStore, on PostgreSQL: "
+        f"{', '.join(on_server) or 'nowhere'}. "
+        "[Why](#where-holdfast-is-not-first)."
+    )
+    left = {name: found.get("delete_all", {}).get("left") for name, found in systems.items()}
+    told = ", ".join(f"{name} {count}" for name, count in left.items() if count)
+    yield f"**Gone is gone**: of 200 texts that were deleted {left['Holdfast']} are left in its files ({told})."
+
+
+def _compare_with(systems: Mapping[str, Any], own: str, others: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The figures of ours that no other is ahead of by a tenth, and those that one is, each with the best of others."""
+    first: list[str] = []
+    behind: list[str] = []
+    for column in _COLUMNS:
+        figures = {name: systems.get(name, {}).get(column.scenario, {}).get(column.figure) for name in (own, *others)}
+        measured = {name: value for name, value in figures.items() if value}
+        value = measured.pop(own, None)
+        if value and measured:
+            best = (max if column.is_rate else min)(measured, key=measured.__getitem__)
+            title, _, unit = column.title.partition(", ")
+            shown, theirs = (column.form.format(one) for one in (value, measured[best]))
+            name = f"{best} " if len(others) > 1 else ""
+            is_behind = _is_ahead({column.figure: measured[best]}, column, value)
+            (behind if is_behind else first).append(f"{title} {shown} {unit} ({name}{theirs})")
+    return first, behind
 
 
 def _describe(systems: Mapping[str, Any]) -> Iterator[str]:
@@ -132,12 +186,19 @@ def _describe(systems: Mapping[str, Any]) -> Iterator[str]:
         "such verb, or that the figure makes no sense for it."
     )
     yield ""
-    yield f"`make bench` on a {machine()}. All percentiles and rates: `bench/data/side_by_side.json`."
-    yield ""
+    yield (
+        f"`make bench` on a {machine()}. All percentiles and rates: `bench/data/side_by_side.json`; what is done, and "
+        "by which versions: [below](#what-is-done-and-by-whom)."
+    )
+
+
+def _list_scenarios() -> Iterator[str]:
     yield "| scenario | what is done |"
     yield "|---|---|"
     yield from (f"| {name} | {what} |" for name, what in _SCENARIOS)
-    yield ""
+
+
+def _list_systems(systems: Mapping[str, Any]) -> Iterator[str]:
     yield "| system | version | what it does here |"
     yield "|---|---|---|"
     for name, found in systems.items():
@@ -177,19 +238,23 @@ def _losses(sizes: Mapping[str, Any]) -> Iterator[str]:
     """
     yield "Another system is ahead by a tenth or more; on PostgreSQL, of LangGraph's PostgresStore alone."
     yield ""
-    yield "| facts | | | ahead |"
-    yield "|---:|---|---:|---|"
-    for size, systems in sizes.items():
-        for own, column in product(("Holdfast", "Holdfast (PostgreSQL)"), _COLUMNS):
-            value = systems.get(own, {}).get(column.scenario, {}).get(column.figure)
-            ahead = [
-                f"{name} {_cell(found[column.scenario], column).split(' ')[0]}"
-                for name, found in systems.items()
-                if value and _is_beside(own, name) and _is_ahead(found.get(column.scenario, {}), column, value)
-            ]
-            if ahead:
-                shown = column.form.format(value)
-                yield f"| {int(size):,} | {own}: {column.title} | {shown} | {', '.join(ahead)} |"
+    yield f"| | {' | '.join(f'{int(size):,} facts' for size in sizes)} |"
+    yield f"|---|{'---|' * len(sizes)}"
+    for own, column in product(("Holdfast", "Holdfast (PostgreSQL)"), _COLUMNS):
+        cells = [_name_faster(systems, own, column) for systems in sizes.values()]
+        if any(cells):
+            yield f"| {own}: {column.title} | {' | '.join(cells)} |"
+
+
+def _name_faster(systems: Mapping[str, Any], own: str, column: Column) -> str:
+    """A figure of ours, and the systems that are ahead of it; nothing, if none is."""
+    value = systems.get(own, {}).get(column.scenario, {}).get(column.figure)
+    ahead = [
+        f"{name} {_cell(found[column.scenario], column).split(' ')[0]}"
+        for name, found in systems.items()
+        if value and _is_beside(own, name) and _is_ahead(found.get(column.scenario, {}), column, value)
+    ]
+    return f"{column.form.format(value)}; {', '.join(ahead)}" if ahead else ""
 
 
 def _is_beside(own: str, other: str) -> bool:

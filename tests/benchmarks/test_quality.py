@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bench.recall import peers, quality
-from bench.recall.comparison import Figures, bootstrap, describe, judge, tabulate
+from bench.recall.comparison import Figures, bootstrap, compare, describe, judge, tabulate
 from bench.recall.sets import Memory, Question, SetError, read_set
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "measure-recall.md"
@@ -59,21 +59,19 @@ def test_an_interval_is_as_wide_as_chance_and_closed_where_there_is_none() -> No
 def test_differences_are_paired_so_that_what_is_always_a_bit_worse_is_seen_to_be() -> None:
     ours = [Figures(0, value, value, 0, 0, value, 0) for value in np.linspace(0.1, 1.0, 50)]
     theirs = [Figures(0, one.recall5 - 0.1, one.recall10, 0, 0, one.ndcg10, 0) for one in ours]
-    lines = list(describe({"ours": ours, "theirs": theirs}, ["even", "odd"] * 25))
+    groups = compare({"ours": ours, "theirs": theirs}, ["even", "odd"] * 25)
+    lines = list(describe(groups))
     assert [line.split(":")[0].strip() for line in lines if "interval" in line] == [
         "all questions (50)",
         "even (25)",
         "odd (25)",
     ]
-    rows = list(tabulate({"ours": ours, "theirs": theirs}, ["even", "odd"] * 25))
+    rows = list(tabulate(groups))
     assert rows[3].startswith("| theirs | 0.450 [")
     assert "| +0.100 [+0.100, +0.100] | 0.550 [" in rows[3]
     assert rows[3].endswith("| +0.000 [+0.000, +0.000] |")
-    assert [row.split(" | ")[0] for row in rows if "ahead" in row] == [
-        "| all questions (50)",
-        "| even (25)",
-        "| odd (25)",
-    ]
+    assert rows[5] == "| R@10 | even (25) | odd (25) |"
+    assert rows[8] == "| theirs | 0.541 | 0.559 |"
     assert "+0.100 [+0.100, +0.100]" in lines[2]  # paired, though either mean is uncertain by far more
     assert "+0.000 [+0.000, +0.000]" in lines[2]
 
@@ -174,7 +172,11 @@ def test_the_command_prints_what_the_page_shows(
     page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
     best = "1.000 [1.000, 1.000]"
     assert f"| Holdfast, static | {best} |  | {best} |  | {best} |  |" in page
-    assert "| habits (1) | R@5 | ahead | R@10 | ahead | nDCG@10 | ahead |" in page
+    assert "| R@10 | habits (1) | people (1) |" in page
+    assert "| Holdfast, static without words |" in page
+    assert "without words and neighbours" not in page  # that is left to the terminal and to the JSON
+    assert "without words and neighbours" in (tmp_path / "recall.json").read_text(encoding="utf-8")
+    assert (tmp_path / "img" / "recall_beside.svg").exists()
     assert "Holdfast, onnx:/nowhere: " in page
 
 

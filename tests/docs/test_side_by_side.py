@@ -74,12 +74,36 @@ def test_the_page_shows_figures_failures_and_growth(tmp_path: Path) -> None:
     assert "| Chroma | 2.00 (4.00) | stopped |" in text
     assert "| mem0 | failed | failed |" in text
     assert "mem0 failed: it is not installed" in text
-    assert "| 1,000 | Holdfast: delete, ms | 2.00 | sqlite-vec by hand 1.00 |" in text
-    assert "Holdfast: add, ms | 2.00 |" not in text
+    assert "| | 1,000 facts | 10,000 facts | 100,000 facts |" in text
+    faster = "2.00; sqlite-vec by hand 1.00"
+    assert f"| Holdfast: delete, ms | {faster} | {faster} | {faster} |" in text
+    assert "Holdfast: add, ms |" not in text
     assert "| Holdfast | 7 | never | 3 |" in text
     assert text.count("| Holdfast: recall | 2.00 | 2.00 | 2.00 | 0.00 |") == 2
     assert "| 11,000 | 101,000 | 1,001,000 | exponent |" in text
     assert (tmp_path / "img" / "side_by_side_1000.svg").stat().st_size > 1_000
+
+
+def test_the_top_of_the_page_says_where_holdfast_is_first_and_where_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours: dict[str, Any] = {"add": MEASURED, "fill": {"per_second": 9_000.0}, "recall": MEASURED}
+    ours |= {"delete_all": {"p50": 5.0, "left": 0}}
+    other = {**ours, "add": {**MEASURED, "p50": 1.0}, "recall": {**MEASURED, "p50": 30.0}}
+    other |= {"delete_all": {"p50": 5.0, "left": 186}}
+    unfair = {**other, "add": {**MEASURED, "p50": 0.1}}
+    by_hand = {"delete_all": {"p50": 2.0, "left": 200}}
+    beside = {"Chroma": other, "LangGraph InMemoryStore": unfair, "sqlite-vec by hand": by_hand}
+    kept = {"10000": {"Holdfast": ours, **beside}, "100000": {"Holdfast": ours}}
+    (tmp_path / "side_by_side.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(page, "DATA", tmp_path)
+    first, behind, left = page.shorten()
+    assert first.startswith("**First** of the libraries that write to a disk, with 10,000 facts of a user")
+    assert "recall 2.00 ms (30.00)" in first
+    assert "added in bulk 9,000 a second (9,000)" in first
+    assert "**Behind** one of them: add 2.00 ms (1.00). Behind two tables" in behind  # not what writes to no disk
+    assert "by hand, which do less: delete all 5 ms (2)." in behind
+    assert "0 are left in its files (Chroma 186, LangGraph InMemoryStore 186, sqlite-vec by hand 200)" in left
 
 
 def test_every_system_can_be_filled_and_asked() -> None:
