@@ -35,8 +35,13 @@ def is_soaking() -> bool:
 
 
 def has_time() -> bool:
-    """Whether ``--soak`` goes on: a test that never comes to its end by itself looks."""
-    return time.monotonic() < _end
+    """Whether ``--soak`` goes on."""
+    return time_left() > 0
+
+
+def time_left() -> float:
+    """Seconds until ``--soak`` is over: a test that never comes to its end by itself takes a part of them."""
+    return _end - time.monotonic()
 
 
 def times(count: int, engine_name: str = "sqlite") -> int:
