@@ -98,7 +98,8 @@ def _measure(asked: argparse.Namespace, kept: dict[str, Any]) -> None:
                 begun = time.monotonic()
                 found = run(name, size, Path(vectors), server.new_database(), others)
                 found["is_durable"] = server.durable
-                kept.setdefault(f"{size} of {size + others}" if others else str(size), {})[name] = found
+                key = f"{size} of {size + others}" if asked.growth else str(size)  # growth is a run of its own
+                kept.setdefault(key, {})[name] = found
                 print(f"{page.summarize(found)}; {time.monotonic() - begun:.0f} s", flush=True)
 
 

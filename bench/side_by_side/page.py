@@ -130,7 +130,7 @@ def write(docs: Path, kept: Mapping[str, Any]) -> None:
 
 
 def _sizes_with_peers(kept: Mapping[str, Any]) -> list[str]:
-    return [size for size in kept if len(kept[size]) > 2]  # at other sizes Holdfast is alone
+    return sorted((size for size in kept if size.isdecimal()), key=int)  # at others Holdfast is alone: how cost grows
 
 
 def shorten() -> Iterator[str]:
@@ -259,7 +259,12 @@ def _name_faster(systems: Mapping[str, Any], own: str, column: Column) -> str:
 
 def _is_beside(own: str, other: str) -> bool:
     """Whether two systems run in the same place."""
-    return other not in (own, "floor") and ("PostgreSQL" in own) == ("Postgres" in other) and "Holdfast" not in other
+    return (
+        other != own
+        and not other.startswith("floor")
+        and ("PostgreSQL" in own) == ("Postgres" in other)
+        and "Holdfast" not in other
+    )
 
 
 def _is_ahead(one: Mapping[str, Any], column: Column, ours: float) -> bool:
@@ -291,8 +296,11 @@ def _growth(kept: Mapping[str, Any]) -> Iterator[str]:
         "Median milliseconds. The exponent is that of the curve that fits: 0 is the same at every size, 1 grows with "
         "it. `make bench-full`."
     )
-    users = {int(size): one for size, one in kept.items() if size.isdecimal() and "Holdfast" in one}
-    stores = {int(size.split(" of ")[1]): one for size, one in kept.items() if " of " in size}
+    grown = {
+        (int(own), int(store)): one for key, one in kept.items() for own, of, store in [key.partition(" of ")] if of
+    }
+    users = {own: one for (own, store), one in grown.items() if own == store}
+    stores = {store: one for (own, store), one in grown.items() if own != store}
     for title, sizes in (("facts of the user", users), ("facts in the store, 1,000 of them the user's", stores)):
         rows = [*_growth_rows(sizes)]
         if rows:

@@ -166,7 +166,7 @@ class Run:
 
     def cold_start(self) -> dict[str, Any]:
         """Import the system in a new process, open the store, and ask the first question."""
-        if type(self.system).__name__ in ("LangGraphInMemory", "Floor"):
+        if type(self.system).__name__ in ("LangGraphInMemory", "Floor", "FloorOnPostgres"):
             raise NotImplementedError
         self.system.close()
         try:

@@ -502,6 +502,45 @@ class Floor(System):
         return [self._texts[place] for place in best[np.argsort(-scores[best])]]
 
 
+class FloorOnPostgres(System):
+    """The least that anyone can do on a server: insert a row; one round trip that asks for nothing."""
+
+    does = "the least that anyone can do on PostgreSQL: one inserted row, committed; one round trip that reads nothing"
+    packages = ("psycopg",)
+    is_shared = False
+
+    def open(self) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(os.environ[DATABASE], autocommit=True)
+        self._connection.execute("CREATE TABLE IF NOT EXISTS floor (fact text)")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def add(self, user: str, fact: Fact) -> str:
+        del user
+        self._connection.execute("INSERT INTO floor VALUES (%s)", (fact.text,))
+        return fact.text
+
+    def add_many(self, user: str, some: Sequence[Fact]) -> list[str]:
+        del user
+        with self._connection.cursor().copy("COPY floor FROM STDIN") as copy:
+            for fact in some:
+                copy.write_row((fact.text,))
+        return [fact.text for fact in some]
+
+    def recall(self, user: str, question: str, topic: str | None = None) -> list[str]:
+        del user, question
+        if topic is not None:
+            raise NotImplementedError
+        self._connection.execute("SELECT 1")
+        return []
+
+    def size(self) -> int:
+        return _database_size()
+
+
 SYSTEMS: Final[dict[str, type[System]]] = {
     "Holdfast": Holdfast,
     "Holdfast (PostgreSQL)": HoldfastOnPostgres,
@@ -513,6 +552,7 @@ SYSTEMS: Final[dict[str, type[System]]] = {
     "inspeximus": Inspeximus,
     "sqlite-vec by hand": SqliteVec,
     "floor": Floor,
+    "floor (PostgreSQL)": FloorOnPostgres,
 }
 
 
