@@ -113,5 +113,6 @@ def load(name: str) -> type[Any]:
     try:
         found: type[Any] = getattr(import_module(module), attribute)
     except ImportError as problem:
-        raise LookupError(f"{name} cannot be loaded: {problem}. Install what it needs beside this Python") from None
+        advice = "Install what it needs beside this Python, or name a system of your own with --adapter module:Class"
+        raise LookupError(f"{name} cannot be loaded: {problem}. {advice}") from None
     return found
