@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-#: What may end a sentence or not without changing what it says. A percent sign or a closing bracket is no such mark.
-_CLOSING: Final = " .,;:!?。、।؟"
+#: What may end a sentence or not without changing what it says, in any script. A percent sign or a bracket is no
+#: such mark.
+_CLOSING: Final = (
+    " .,;:!?\u203d\u3001\u3002\xb7\u0589\u05c3"  # Latin, Chinese, Greek, Armenian, Hebrew
+    "\u060c\u061b\u061f\u06d4\u0700\u0701\u0702"  # Arabic, Urdu, Syriac
+    "\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u17d4\u17d5"  # Indian, Tibetan, Burmese, Khmer
+    "\u1361\u1362\u1363\u1364\u1365\u1366\u1367\u1368\u166e\u1802\u1803"  # Ethiopic, Cree, Mongolian
+)
 
 #: Control characters that are no white space, and what Unicode lets a reader ignore: soft hyphens, joiners, marks of
 #: direction, selectors of variants, tags. A pattern, which takes long to compile: few processes need it.
@@ -25,15 +31,18 @@ def normalize_text(text: str) -> str:
 
     Of a text of nothing but closing punctuation, that is kept.
     """
-    folded = text.lower() if text.isascii() else _fold(text)
-    if not (text.isascii() and text.isprintable()):
-        folded = re.sub(_UNSEEN, "", folded)
+    seen = text if text.isascii() and text.isprintable() else re.sub(_UNSEEN, "", text)
+    folded = seen.lower() if seen.isascii() else _fold(seen)
     plain = " ".join(folded.split())
     return plain.rstrip(_CLOSING) or plain
 
 
 def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    """A text without what can be seen in one form only. It is taken apart before its case is folded, since the order of
+    marks depends on that, and what is folded may be something that cannot be seen.
+    """
+    folded = unicodedata.normalize("NFKD", text).casefold()
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", unicodedata.normalize("NFKD", folded)))
 
 
 def hash_text(text: str) -> int:
