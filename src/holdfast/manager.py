@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.core.errors import InvalidInputError, NotFoundError, quote
+from holdfast.core.errors import InvalidContentError, InvalidInputError, NotFoundError, quote
 from holdfast.core.filters import parse
 from holdfast.core.records import (
     ALL_KINDS,
@@ -515,6 +515,8 @@ class Memory(UserData):
         found, record = self._look_up_to_change(memory_id)
         if found is not None:
             raise refuse_kind(found[0], "corrected", "it is gone soon; add what is right")
+        if content is None:
+            raise InvalidContentError("content must be given: what the memory is to say from now on")
         changes = partial(self._additions.change, content=content, metadata=None)
         changed = self._corrections.correct(self._records.check_live(memory_id, record), changes, reason)
         return self._additions.describe_corrected(changed, content, elapsed_ms())

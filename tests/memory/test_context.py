@@ -213,8 +213,10 @@ def test_messages_are_a_system_message_and_the_turns(filled: MemoryManager) -> N
 def test_what_cannot_be_done_is_refused(memory: MemoryManager, wrong: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         memory.context(**wrong)
-    with pytest.raises(InvalidInputError):
-        _ = memory.add("Ann likes tea") and memory.context("tea", format="json").messages
+    memory.add("Ann likes tea")
+    for form in ("text", "json"):
+        with pytest.raises(InvalidInputError, match="format is 'messages'"):
+            _ = memory.context("tea", format=form).messages
 
 
 @pytest.mark.parametrize("tokens", [float("nan"), float("inf"), -3, "7", None])

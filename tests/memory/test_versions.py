@@ -15,6 +15,7 @@ from holdfast.core.errors import (
     ConfirmationNeededError,
     ConflictError,
     HeldError,
+    InvalidContentError,
     InvalidInputError,
     InvalidKindError,
     InvalidRuleError,
@@ -122,6 +123,15 @@ def test_what_cannot_be_corrected_is_refused_with_a_reason(memory: MemoryManager
         memory.revert(trait, to=7)
     with pytest.raises(InvalidInputError):
         memory.add("note", key="")
+    for nothing in (None, "", " ", 7):
+        with pytest.raises(InvalidContentError):
+            memory.correct(trait, nothing)  # type: ignore[arg-type]
+    assert len(memory.history(trait)) == 1
+    for number in (0, True, "1"):
+        with pytest.raises(InvalidInputError):
+            memory.revert(trait, to=number)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="no ended version 1200"):
+        memory.revert(trait, to=1_200)  # what is corrected every day has so many one day
 
 
 def test_a_key_is_one_memorys_until_that_is_in_the_bin(memory: MemoryManager) -> None:

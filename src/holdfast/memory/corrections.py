@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ENTITY_VERBS: Final = "use memory.entity.add, set and relate"
 _MAX_REASON_BYTES: Final = 1_000
+_MAX_VERSION: Final = 2**31 - 1
 Changes = Callable[[Record], dict[str, Any]]
 
 
@@ -72,7 +73,7 @@ class Corrections:
         record = self._records.read(memory_id)
         if record.kind is MemoryType.ENTITY:
             raise refuse_kind(TYPES[record.kind], "reverted as text", ENTITY_VERBS)
-        check_count(to, "to")
+        check_count(to, "to", most=_MAX_VERSION)
         known = {version.version: version for version in self.ended(record)}
         if to not in known:
             seen = ", ".join(map(str, known)) or "none"

@@ -4,6 +4,7 @@ There is no ``from __future__ import annotations`` here: with it, Python does no
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -196,7 +197,9 @@ class Context:
     @property
     def messages(self) -> list[dict[str, str]]:
         """The block as messages, where that is its format."""
-        found: Any = json.loads(self.text) if self.text else []
+        found: Any = None
+        with suppress(ValueError):
+            found = json.loads(self.text) if self.text else []
         if not isinstance(found, list):
             raise InvalidInputError("only a context whose format is 'messages' has messages; ask for that format")
         return found
