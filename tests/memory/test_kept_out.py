@@ -46,7 +46,12 @@ def test_of_many_the_others_are_added(memory: MemoryManager, gone: str) -> None:
 WRITES: dict[str, Callable[[MemoryManager], Any]] = {
     "long-term": lambda memory: memory.long_term.add(AGAIN),
     "persona": lambda memory: memory.persona.add(AGAIN),
+    "a key": lambda memory: memory.add(AGAIN, key="drink"),
     "an update": lambda memory: memory.update(memory.add("Ann likes coffee")["memory_id"], AGAIN),
+    "a correction": lambda memory: memory.correct(memory.add("Ann likes coffee")["memory_id"], AGAIN),
+    "what supersedes": lambda memory: memory.add(AGAIN, supersedes=memory.add("Ann likes coffee")["memory_id"]),
+    "an entity": lambda memory: memory.entity.add(AGAIN),
+    "what an entity is related to": lambda memory: memory.entity.relate("Bob", "says", AGAIN),
     "an episode": lambda memory: memory.episodic.record_episode("a task", [], summary=AGAIN),
     "a task": lambda memory: memory.episodic.record_episode(AGAIN, ["looked"]),
     "a step": lambda memory: memory.episodic.record_episode("a task", ["looked", AGAIN]),
@@ -62,6 +67,37 @@ def test_every_other_way_to_write_it_is_refused(memory: MemoryManager, gone: str
     assert refused.value.code == "kept_out"
     kinds = ["long_term", "persona", "episodic"]
     assert TEA.lower() not in {one["content"].lower() for one in memory.retrieve("green tea", kinds)}
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"key": "1", "content": AGAIN},
+    {"key": "2", "content": AGAIN, "memory_type": "persona"},
+    {"key": "3", "task": AGAIN, "memory_type": "episodic"},
+    {"key": "4", "task": "a", "messages": [{"role": "user", "content": AGAIN}], "memory_type": "episodic"},
+]
+FEEDS: dict[str, Callable[[MemoryManager], Any]] = {
+    "without repeats": lambda memory: memory.add(AGAIN, dedupe=True),
+    "with what is close": lambda memory: memory.add(AGAIN, similar=3),
+    "with room made": lambda memory: memory.add_with_auto_prune(AGAIN),
+    "another kind": lambda memory: memory.add(AGAIN, "persona"),
+    "an entity": lambda memory: memory.add(AGAIN, "entity"),
+    "an episode": lambda memory: memory.add(AGAIN, "episodic"),
+    "many": lambda memory: memory.add_many([AGAIN, TEA], dedupe=True),
+    "an extractor": lambda memory: memory.remember([{"role": "user", "content": "hello"}], lambda _: [AGAIN])[0],
+    "an import": lambda memory: memory.import_memories(ITEMS, source="import:crm"),
+    "a trial of an import": lambda memory: memory.import_memories(ITEMS, source="import:crm", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("feed", FEEDS.values(), ids=FEEDS)
+def test_what_feeds_texts_says_that_it_is_kept_out_and_adds_nothing(
+    memory: MemoryManager, gone: str, feed: Callable[..., Any]
+) -> None:
+    said = feed(memory)
+    assert said.get("operation") == "kept_out" or said["kept_out"] == len(said.get("memory_ids", ITEMS)), said
+    assert said.get("memory_id", gone) == gone
+    kinds = ["long_term", "persona", "episodic", "entity"]
+    assert [one for kind in kinds for one in memory.list_memories(kind)] == []
 
 
 def test_a_document_and_an_entity_stay_out_too(memory: MemoryManager) -> None:
@@ -132,8 +168,9 @@ def test_it_is_listed_and_lifted(holdfast: Holdfast, memory: MemoryManager, gone
     assert memory.kept_out() == []
     assert memory.restore(gone)["content"] == TEA
     assert memory.add(AGAIN)["operation"] == "add"
-    with pytest.raises(NotFoundError, match="is not kept out"):
-        memory.lift(gone)
+    for nothing in (gone, "", 7, None, ["x"]):
+        with pytest.raises(NotFoundError, match="is not kept out"):
+            memory.lift(nothing)  # type: ignore[arg-type]
     actions = [entry["action"] for entry in holdfast.audit.tail()]
     assert [one for one in actions if "kept_out" in one] == ["kept_out", "kept_out.lifted"]
 

@@ -18,6 +18,7 @@ from holdfast.core.errors import (
     quote,
 )
 from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Usage, kind_of
+from holdfast.core.texts import texts_within
 from holdfast.core.values import (
     MAX_DERIVED_FROM,
     NO_ORIGIN,
@@ -456,14 +457,15 @@ class Imports:
     def _choose(self, kind: Kind, found: list[_Import]) -> list[_Import]:
         """Those that are to be written: new ones, and those that have changed where they come from."""
         services, subject = self._records.services, self._records.scope.subject
-        kept = services.keep_out.find(subject, [one.draft.content for one in found])
+        texts = {one.position: [one.draft.content, *texts_within(one.draft.body)] for one in found}
+        kept = services.keep_out.find(subject, [text for said in texts.values() for text in said])
         there = services.records.find_named(subject, kind, [one.name for one in found], now=self._now) if found else {}
         own_ids = [one.key for one in found if is_id(one.key)]  # of an export of this store
         originals = services.records.fetch(subject, own_ids, now=self._now) if own_ids else {}
         new = []
         for one in found:
             record = there.get(one.name) or originals.get(one.key)
-            if one.draft.content in kept:
+            if not kept.isdisjoint(texts[one.position]):
                 self.result["kept_out"] += 1
             elif record is None:
                 new.append(one)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.errors import NotFoundError, quote
 from holdfast.core.texts import hash_text
-from holdfast.core.values import iso, to_json
+from holdfast.core.values import is_id, iso, to_json
 from holdfast.ports.records import KeptText
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class KeepOut:
 
     def lift(self, subject: Subject, memory_id: str, *, now: int) -> None:
         """Let the text of a memory come back, whichever one it was kept out for; ``NotFoundError`` if it is not."""
-        deleted = self._stores.kept_out.source(subject, memory_id)
+        deleted = self._stores.kept_out.source(subject, memory_id) if is_id(memory_id) else ""
         prints = [text.print for text in self._stores.kept_out.list(subject) if text.memory_id == deleted]
         if prints:  # first: if it is cut short here, the store still knows what is to be lifted again
             self._keyring.forget_kept_out(self._stores.reader.alias(subject) or "", prints)
