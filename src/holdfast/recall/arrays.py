@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from holdfast.core.records import Kind
 from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows
-from holdfast.recall import terms
 from holdfast.recall.passages import expand
-from holdfast.recall.postings import Packed, pack
 from holdfast.recall.ranking import Floats, Ints
+from holdfast.recall.terms import Terms, decode
 from holdfast.recall.vectors import Steps, read_steps, scales
 
 #: Stands for a moment that does not come.
@@ -156,22 +155,23 @@ class Batch(NamedTuple):
     hidden_from: Ints
     archived_from: Ints
     metadata: str
-    passages: Ints
-    """How many passages each record has."""
     vectors: Steps
     """A row for each passage; zeros where there is no vector."""
     scale: Floats
     """What makes each of them one of length 1."""
     bare: list[str]
     """The ids of the records without vectors."""
-    words: Floats
-    """How many words each passage has."""
-    postings: Packed
-    """The terms of each passage; passages are numbered from 0."""
+    terms: Terms
+    """Those of each passage; passages are numbered from 0."""
     text_hash: Ints
     """Equal texts have the same; 0 for records that are not to be taken for others."""
     ended_at: Ints | None
     """When versions ended; ``NEVER``, for those that are current. ``None``: all of them are."""
+
+    @property
+    def passages(self) -> Ints:
+        """How many passages each record has."""
+        return self.terms.passages
 
     @classmethod
     def read(cls, kind: Kind, rows: Sequence[IndexRow] | PackedRows) -> Batch:
@@ -182,7 +182,7 @@ class Batch(NamedTuple):
         ids, agents, sessions, metadata, times, hashes, ended, vectors, said = (
             _unpack(rows) if isinstance(rows, PackedRows) else _gather(rows)
         )
-        found = terms.decode(*said)
+        found = decode(*said)
         steps = _vectors(*vectors, found.passages)
         return cls(
             ids,
@@ -190,12 +190,10 @@ class Batch(NamedTuple):
             sessions,
             *times,
             metadata,
-            found.passages,
             steps,
             scales(steps),
             [] if vectors[1].all() else [ids[at] for at in np.flatnonzero(vectors[1] == 0).tolist()],
-            found.words,
-            pack(found.term, found.passage, found.times),
+            found,
             hashes if kind.shown_once else np.zeros(len(ids), np.int64),
             ended,
         )

@@ -206,12 +206,12 @@ class ScopeIndex:
     def _add_terms(self, batches: Sequence[Batch], start: int) -> None:
         """Append the terms of new passages, which are numbered from ``start``, and the lengths in words."""
         for batch in batches:
-            lengths = batch.words
+            lengths = batch.terms.words
             self._words += int(lengths.sum(dtype=np.float64))
             self._passage_length.extend(lengths)
             is_whole = len(lengths) == len(batch.passages)
             self._length.extend(lengths if is_whole else _sum(lengths, np.cumsum(batch.passages) - batch.passages))
-            self._postings.add(batch.postings, start)
+            self._postings.add(batch.terms, start)
             start += len(batch.vectors)
 
     def _compact(self) -> None:

@@ -2,7 +2,7 @@
 
 A posting is one 64-bit number, term above passage above count. To build an index, or to merge two, is to sort numbers.
 New postings wait in a tail, which is searched by itself, until there are enough of them for a merge. Those of a scope
-that was just read are looked through once as they are: many a scope is asked once, and to sort them takes longer.
+that was just read are looked through once as they are stored: many a scope is asked once, and to sort takes longer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from holdfast.recall import ranking
 from holdfast.recall.ranking import Floats, Ints
+from holdfast.recall.terms import Terms
 
 Packed = npt.NDArray[np.uint64]
 _Numbers = npt.NDArray[np.uint32]
@@ -24,6 +25,8 @@ CAPACITY: Final = 1 << 24
 _TAIL: Final = 4_096
 #: ... and in a large index, one of this part of it costs little beside the rest.
 _TAIL_PART: Final = 64
+#: To look through unsorted postings for more terms than this takes longer than to sort them.
+_FEW_TERMS: Final = 64
 
 
 class Found(NamedTuple):
@@ -45,18 +48,17 @@ class Postings:
     """The postings of passages numbered from 0. What belongs to one that is gone stays until ``renumber``."""
 
     def __init__(self) -> None:
-        self._tail: list[Packed] = []
-        self._waiting = 0
-        self._joined: Packed | None = None
+        self._new: list[tuple[Terms, int]] = []  # as they were added: the number of their first passage beside them
+        self._tail = _NO_POSTINGS
+        self._waiting = 0  # how many postings are in both
         self._usual = 0.0
         self._was_asked = False
         self._hold(_NO_POSTINGS)
 
-    def add(self, packed: Packed, start: int) -> None:
+    def add(self, terms: Terms, start: int) -> None:
         """Add the terms of new passages, each term of a passage once. The first of them is numbered ``start``."""
-        self._tail.append(packed + np.uint64(start << int(_COUNT_BITS)))
-        self._waiting += len(packed)
-        self._joined = None
+        self._new.append((terms, start))
+        self._waiting += len(terms.term)
 
     def find(
         self,
@@ -70,12 +72,12 @@ class Postings:
         """Where the terms are, and how much each says there. ``present`` marks the passages that are there (``None``:
         all). ``lengths`` and ``usual`` are what ``ranking.saturation`` takes.
         """
-        self._prepare(lengths, usual)
-        passages, counts, impacts = [_NO_PASSAGES], [_NO_COUNTS], [_NO_IMPACT]
-        holding, end, tail = [0] * len(terms), 0, self._tail_slices(terms)
-        if tail is not None:
-            low, _ = _halves(np.concatenate([_NO_POSTINGS, *tail]))
-            late, times = low >> _COUNT_BITS, low.astype(np.uint8)
+        self._prepare(len(terms), lengths, usual)
+        passages: list[_Numbers | Ints] = [_NO_PASSAGES]
+        counts, impacts = [_NO_COUNTS], [_NO_IMPACT]
+        holding, end, waiting = [0] * len(terms), 0, self._find_waiting(terms)
+        if waiting is not None:
+            late, times = waiting.passage, waiting.times
             late_impact = ranking.saturation(times.astype(np.float32), lengths.take(late), usual)
         for number, at in enumerate(self._terms.searchsorted(terms).tolist()):
             if at < len(self._terms) and self._terms[at] == terms[number]:
@@ -84,12 +86,12 @@ class Postings:
                 counts.append(self._counts[part])
                 impacts.append(self._impact[part])
                 holding[number] = part.stop - part.start
-            if tail is not None and (waiting := len(tail[number])):
-                part = slice(end, end := end + waiting)
+            if waiting is not None and (more := waiting.holding[number]):
+                part = slice(end, end := end + more)
                 passages.append(late[part])
                 counts.append(times[part])
                 impacts.append(late_impact[part])
-                holding[number] += waiting
+                holding[number] += more
         times = np.concatenate(counts) if with_times else _NO_COUNTS
         found = Found(np.concatenate(passages, dtype=np.intp), times, holding)
         impact = np.concatenate(impacts)
@@ -99,12 +101,15 @@ class Postings:
             return Found(found.passage[here], times[here] if with_times else times, holding), impact[here]
         return found, impact
 
-    def _prepare(self, lengths: Floats, usual: float) -> None:
-        """Sort what waits, where it is much and was asked for before; know how much each posting says."""
+    def _prepare(self, terms: int, lengths: Floats, usual: float) -> None:
+        """Sort what waits, unless it is much and nobody has asked before; know how much each posting says."""
         if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):
-            if self._was_asked:
+            if self._was_asked or terms > _FEW_TERMS:
                 self._hold(self._merge())
-            self._was_asked = True
+        elif self._new:
+            self._tail = self._sort_waiting()
+            self._new.clear()
+        self._was_asked = True
         if self._usual != usual:
             self._impact = ranking.saturation(self._counts.astype(np.float32), lengths.take(self._passages), usual)
             self._usual = usual
@@ -126,10 +131,16 @@ class Postings:
         arrays = (self._terms, self._passages, self._counts, self._impact)
         return sum(array.nbytes for array in arrays) + 8 * self._waiting + 36 * len(self._starts)  # those are objects
 
+    def _sort_waiting(self) -> Packed:
+        """The postings that are not held yet, sorted."""
+        new = [pack(terms.term, (terms.passage + start).astype(np.uint32), terms.times) for terms, start in self._new]
+        tail = np.concatenate([self._tail, *new])
+        tail.sort(kind="stable" if len(self._tail) else None)  # most of it is sorted already
+        return tail
+
     def _merge(self) -> Packed:
         """All postings, sorted."""
-        tail = np.concatenate([_NO_POSTINGS, *self._tail])
-        tail.sort()
+        tail = self._sort_waiting()
         if not len(self._passages):
             return tail
         terms = np.repeat(self._terms, np.diff(self._starts))
@@ -146,32 +157,39 @@ class Postings:
         self._passages, self._counts = low >> _COUNT_BITS, low.astype(np.uint8)
         self._impact = _NO_IMPACT
         self._usual = 0.0
-        self._tail.clear()
-        self._waiting = 0
-        self._joined = None
+        self._new.clear()
+        self._tail, self._waiting = _NO_POSTINGS, 0
 
-    def _tail_slices(self, terms: _Numbers) -> list[Packed] | None:
+    def _find_waiting(self, terms: _Numbers) -> Found | None:
+        """Where the terms are among the postings that are not held yet."""
         if not self._waiting:
             return None
-        if self._waiting > max(_TAIL, len(self._passages) // _TAIL_PART):  # not sorted yet; passages are in order
-            waiting = self._tail[0] if len(self._tail) == 1 else np.concatenate(self._tail)
-            self._tail = [waiting]
-            marks = np.zeros(1 << 16, bool)  # a part of a term leaves few postings to be compared with each of them
-            marks[terms & 0xFFFF] = True
-            alike = waiting[marks.take(waiting.view("<u2")[2::4])]
-            _, high = _halves(alike)
-            return [alike[high == term] for term in terms]
-        if self._joined is None:
-            self._joined = np.concatenate(self._tail)
-            self._joined.sort(kind="stable")  # most of it is sorted already
-            self._tail = [self._joined]
+        if self._new:  # not sorted yet; passages are in order
+            new, first = self._join_new()
+            places = [(new.term == term).nonzero()[0] for term in terms]
+            found = np.concatenate([_NOWHERE, *places])
+            passages = new.starts.searchsorted(found, "right") + (first - 1)
+            return Found(passages, new.times.take(found), list(map(len, places)))
         wanted = terms.astype(np.uint64)
-        starts = self._joined.searchsorted(wanted << 32)
-        ends = self._joined.searchsorted(wanted << 32 | 0xFFFF_FFFF, "right")
-        return [self._joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        starts = self._tail.searchsorted(wanted << 32).tolist()
+        ends = self._tail.searchsorted(wanted << 32 | 0xFFFF_FFFF, "right").tolist()
+        parts = [self._tail[start:end] for start, end in zip(starts, ends, strict=True)]
+        low, _ = _halves(np.concatenate([_NO_POSTINGS, *parts]))
+        return Found((low >> _COUNT_BITS).astype(np.intp), low.astype(np.uint8), list(map(len, parts)))
+
+    def _join_new(self) -> tuple[Terms, int]:
+        """All that was added, as if it had been added at once: each page goes on where the one before it ends."""
+        if len(self._new) > 1:
+            pages = [page for page, _ in self._new]
+            ends = np.cumsum([0, *(len(page.term) for page in pages)])
+            starts = [page.starts + end for page, end in zip(pages, ends[:-1], strict=True)]
+            columns = zip(*(page._replace(starts=own) for page, own in zip(pages, starts, strict=True)), strict=True)
+            self._new = [(Terms(*map(np.concatenate, columns)), self._new[0][1])]
+        return self._new[0]
 
 
 _NO_POSTINGS: Final[Packed] = np.empty(0, _PACKED)
+_NOWHERE: Final = np.empty(0, np.intp)
 _NO_PASSAGES: Final[_Numbers] = np.empty(0, np.uint32)
 _NO_COUNTS: Final = np.empty(0, np.uint8)
 _NO_IMPACT: Final[Floats] = np.empty(0, np.float32)

@@ -160,14 +160,19 @@ def _stem(word: str) -> str:
 class Terms(NamedTuple):
     """The terms of several rows' passages, one entry per distinct term of a passage, rows in the order given."""
 
-    passage: npt.NDArray[np.uint32]
-    """Which passage, counted through all rows."""
     term: npt.NDArray[np.uint32]
     times: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    """The first entry of each passage, counted through all rows."""
     passages: npt.NDArray[np.int64]
     """How many passages each row has."""
     words: npt.NDArray[np.float32]
     """How many words each passage has."""
+
+    @property
+    def passage(self) -> npt.NDArray[np.int64]:
+        """Which passage each entry is of."""
+        return np.arange(len(self.starts)).repeat(np.diff(self.starts, append=len(self.term)))
 
 
 def encode(passages: Sequence[str]) -> bytes:
@@ -207,25 +212,25 @@ def encode_each(texts: Sequence[str]) -> list[bytes]:
 def decode(joined: bytes, sizes: npt.NDArray[np.int64] | None = None) -> Terms:
     """What ``encode`` wrote, of many rows at once: joined, with the size of each (without sizes, it is one row)."""
     entries = np.frombuffer(joined, ENTRY)
-    if (sizes is None or len(sizes) == 1) and len(entries) and not joined[-2] and entries["count"].all():
-        times = entries["count"].copy()  # one short text, as most that are added: seen with fewer steps
-        nowhere, words = np.zeros(len(times), np.uint32), np.array([times.sum()], np.float32)
-        return Terms(nowhere, entries["term"].copy(), times, np.ones(1, np.int64), words)
+    times = entries["count"].copy()
+    if (sizes is None or len(sizes) == 1) and len(entries) and not joined[-2] and times.all():
+        words = np.array([times.sum()], np.float32)  # one short text, as most that are added: seen with fewer steps
+        return Terms(entries["term"].copy(), times, np.zeros(1, np.int64), np.ones(1, np.int64), words)
     counts = np.array([len(entries)]) if sizes is None else sizes // ENTRY.itemsize
     inner, ends = entries["passage"], counts.cumsum()
     passages = inner[ends - 1].astype(np.int64) + 1
-    last = passages.cumsum()
-    passage = (last - passages).astype(np.uint32).repeat(counts)
     starts = ends - counts
     if passages.sum() > len(passages):
-        passage += inner
-        starts = np.flatnonzero(np.diff(passage, prepend=passage[:1] + 1))
-    times = entries["count"].copy()
+        begins = np.ones(len(inner), bool)
+        np.not_equal(inner[1:], inner[:-1], out=begins[1:])
+        begins[starts] = True
+        starts = begins.nonzero()[0]
     words = np.add.reduceat(times, starts, dtype=np.float32)
     if not times.all():
         said = times > 0
-        passage, entries, times = passage[said], entries[said], times[said]
-    return Terms(passage, entries["term"].copy(), times, passages, words)
+        starts = (said.cumsum() - said)[starts]
+        entries, times = entries[said], times[said]
+    return Terms(entries["term"].copy(), times, starts, passages, words)
 
 
 def read_words(name: str) -> list[str]:
