@@ -20,7 +20,7 @@ from holdfast.storage.catalog import TABLES, Backup, Table, table_of, tables_in
 _USERS: Final = 500
 _MEMORIES: Final = 20_000
 #: The tables that show whether anything of a user has changed: whatever changes in the others changes in these.
-_SHOW_CHANGE: Final = ("subjects", "scopes", "sessions", "facts", "packs", "totals")
+_SHOW_CHANGE: Final = {table.name for table in tables_in(Backup.OWN) if table.shows_change}
 #: The name of a user who is being erased begins with it; no other name has a control character.
 _ERASING: Final = "\x01"
 #: Tables of which a row says by the key of its record which kind it is of.

@@ -59,6 +59,8 @@ CHANGES: dict[str, Callable[[Holdfast, Any], object]] = {
     "metadata": lambda _, ann: ann.update(ann.list_memories("persona")[0]["memory_id"], None, {"now": "this"}),
     "delete": lambda _, ann: ann.delete(ann.list_memories("long_term")[1]["memory_id"]),
     "restore": lambda holdfast, _: holdfast.recycle.restore(user_id="ann"),
+    "keep out": lambda _, ann: ann.delete(ann.add("kept out", "long_term")["memory_id"], keep_out=True),
+    "lift": lambda _, ann: ann.lift(ann.kept_out()[0]["memory_id"]),
     "message": lambda _, ann: ann.short_term.add_message("user", "hello again"),
     "unsay": lambda _, ann: ann.short_term.delete(ann.short_term.get_full_history()[0]["message_id"]),
     "fact": lambda _, ann: ann.entity.set("Rex", {"age": 5}),
