@@ -279,7 +279,7 @@ class Steps:
             return
         text = self.text(thing.user)
         memory = self.memory(thing)
-        if self.model.is_removed(thing.agent):
+        if self.model.is_removed(thing.agent) and not self.has_ended(thing):
             self.refused(ConflictError if thing.cold else AgentRemovedError, memory.update, thing.id, text)
         elif not self.model.is_visible(thing, self.now):
             self.refused(NotFoundError, memory.update, thing.id, text)
@@ -288,6 +288,10 @@ class Steps:
         else:
             self.act(memory.update, thing.id, text)
             thing.say(text, self.now)
+
+    def has_ended(self, thing: Thing) -> bool:
+        """Whether somebody is told that the time of a memory is over, also where the agent is removed: it is the user's."""
+        return thing.kind not in OWN and not self.model.is_visible(thing, self.now)
 
     def delete(self, place: int) -> None:
         thing = self.some(place, *LIVE)

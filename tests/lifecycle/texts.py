@@ -54,7 +54,10 @@ class TextSteps(Steps):
         thing = self.some(place, *LIVE, kinds=_TEXTS)
         if thing is not None:
             text = self.text(thing.user)
-            self.change(thing, text, self.memory(thing).correct, text)
+            if self.has_ended(thing):
+                self.refused(NotFoundError, self.memory(thing).correct, thing.id, text)
+            else:
+                self.change(thing, text, self.memory(thing).correct, text)
 
     def revert(self, place: int) -> None:
         changed = [thing for thing in self.model.records() if thing.state in LIVE and thing.ended]
@@ -93,7 +96,7 @@ class TextSteps(Steps):
         if thing is None:
             return
         delete = self.memory(thing).delete
-        if self.model.is_removed(thing.agent):
+        if self.model.is_removed(thing.agent) and not self.has_ended(thing):
             self.refused(AgentRemovedError, delete, thing.id, keep_out=True)
         elif not self.model.is_visible(thing, self.now):
             self.refused(NotFoundError, delete, thing.id, keep_out=True)
