@@ -18,6 +18,8 @@ from holdfast.core.errors import InvalidSettingsError, quote
 from holdfast.core.records import MIB
 from holdfast.core.values import DAY, MAX_CONTENT_BYTES
 
+#: So many processes may serve one address.
+MAX_WORKERS: Final = 64
 _PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]+@")
 _QUERY_PASSWORD: Final = re.compile(r"(?<=[?&])password=[^&]*&?")
 

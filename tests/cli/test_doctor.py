@@ -22,7 +22,7 @@ from holdfast.core.records import Subject
 from holdfast.edges.cli.app import app
 from holdfast.health import sqlite as sqlite_health
 from holdfast.health.checks import Check, Status
-from holdfast.health.doctor import check_health
+from holdfast.health.doctor import check_health, check_workers
 from holdfast.privacy.ledger import Ledger
 from holdfast.settings import read_settings
 from holdfast.storage.objects import open_objects
@@ -59,7 +59,7 @@ def test_a_healthy_store_passes_every_check(home: Path, store: Path) -> None:
     assert list(unwell) == ["keys"], "they lie on the same disk as the backups"
     expected = (
         "python settings home disk store schema foreign_tables journal integrity clock schedule overdue audit archive "
-        "master_key backups keys embedder summarizer"
+        "master_key backups keys embedder summarizer workers"
     )
     assert list(checks) == expected.split()
     assert "wal mode" in checks["journal"]["detail"]
@@ -71,6 +71,18 @@ def test_a_store_that_is_not_there_yet_is_fine_and_is_not_made(home: Path) -> No
     assert code == 0
     assert "not there yet" in checks["store"]["detail"]
     assert not home.exists()
+
+
+def test_it_says_how_many_workers_a_machine_has_room_for(home: Path) -> None:
+    settings = read_settings({"HOLDFAST_INDEX_MIB": "512"}, home=home)
+    (check,) = check_workers(settings, 4, 16 << 30)
+    assert (check.status, check.fix) == (Status.OK, None)
+    assert "--workers 4` uses all of them, with indexes of up to 2,048 MiB together of 16,384 MiB" in check.detail
+    (check,) = check_workers(settings, 8, 4 << 30)
+    assert check.status is Status.WARNING
+    assert "HOLDFAST_INDEX_MIB" in str(check.fix)
+    (check,) = check_workers(settings, 1, 0)
+    assert (check.status, "of memory" in check.detail) == (Status.OK, False)
 
 
 def test_it_says_where_each_setting_came_from_and_hides_passwords(
@@ -371,7 +383,7 @@ def test_a_home_that_is_a_file_is_a_failed_check(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_written_is_a_failed_check() -> None:
     program = """
 import os, stat, sys, tempfile
-from holdfast.health.doctor import check_health
+from holdfast.health.doctor import check_health, check_workers
 home = tempfile.mkdtemp()
 check_health({}, home=home)  # loads what somebody else may not be able to read
 os.chmod(home, stat.S_IRUSR | stat.S_IXUSR)

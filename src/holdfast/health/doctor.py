@@ -6,11 +6,12 @@ What is broken is a failed check, never an error.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +29,24 @@ from holdfast.installation import install_command
 from holdfast.recall.embedders import open_embedder
 from holdfast.recall.model_service import KEY_NAMES
 from holdfast.recall.summaries import open_summarizer
-from holdfast.settings import SETTINGS, Given, Settings, find_settings, mask_password, mask_setting, read_settings
+from holdfast.settings import (
+    MAX_WORKERS,
+    SETTINGS,
+    Given,
+    Settings,
+    find_settings,
+    mask_password,
+    mask_setting,
+    read_settings,
+)
 from holdfast.storage.objects import open_cold
 from holdfast.storage.objects.urls import Place, read_place
 from holdfast.storage.valkey import open_short_term
 from holdfast.store import open_catalog, system_clock
 
 _OLDEST_PYTHON: Final = (3, 11)
+#: Where a container says how much memory it may use.
+_MEMORY_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 _LITTLE_SPACE, _NO_SPACE = 1024 * MIB, 16 * MIB
 
 
@@ -53,7 +65,8 @@ def check_health(environ: Mapping[str, str], *, url: str | None = None, home: st
     checks += check_state_place(settings) if _is_shared(settings) else []
     checks += check_master_key(settings)
     checks += check_backups(settings, is_used=any(one.name == "schedule" for one in checks))
-    return [*checks, *check_embedder(settings.embedder), *check_summarizer(settings.summarizer)]
+    checks += check_embedder(settings.embedder) + check_summarizer(settings.summarizer)
+    return [*checks, *check_workers(settings, *count_resources())]
 
 
 def _check_store(settings: Settings) -> Iterator[Check]:
@@ -192,6 +205,33 @@ def check_summarizer(setting: str) -> str:
     """That the setting can be used."""
     open_summarizer(setting)
     return setting if setting == "extractive" else f"{setting} (not asked: that may cost money)"
+
+
+def count_resources() -> tuple[int, int]:
+    """The processors that this process may use, and the memory of its machine or container in bytes; 0: not known."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not on Linux
+        return os.cpu_count() or 1, 0
+    with suppress(OSError, ValueError):  # no limit is "max"
+        memory = min(memory, int(_MEMORY_LIMIT.read_text()))
+    return cores, memory
+
+
+@check("workers")
+def check_workers(settings: Settings, cores: int, memory: int) -> Check:
+    """How many workers of ``holdfast serve`` this machine has processors for, and that it has memory for them."""
+    workers = min(cores, MAX_WORKERS)
+    indexes = workers * settings.index_bytes
+    found = (
+        f"{cores} processor{'s' if cores > 1 else ''}: `holdfast serve --workers {workers}` uses all of them, with "
+        f"indexes of up to {indexes // MIB:,} MiB together"
+    )
+    if not memory:
+        return ok(found)
+    found += f" of {memory // MIB:,} MiB of memory"
+    return warn(found, ADVICE["workers"]) if indexes > memory // 2 else ok(found)
 
 
 #: How old the newest backup may be: the schedule makes them every day, and of persona every week.

@@ -161,7 +161,8 @@ def check_connections(query: ServerQuery) -> Check:
 def judge_connections(limits: list[int], used: int, pool_size: int) -> Check:
     """What limits mean that are the server's, the role's and the database's."""
     most = min(limits)
-    found = f"{most} are allowed, {used} in use; each process takes up to {pool_size}"
+    room = max(0, most - used) // pool_size
+    found = f"{most} are allowed, {used} in use; each process and worker takes up to {pool_size}: room for {room} more"
     if pool_size > most:
         return fail(found, f"set HOLDFAST_POOL_SIZE to less than {most}, or raise max_connections")
     if used + pool_size > most:

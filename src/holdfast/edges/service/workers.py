@@ -32,6 +32,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.service.limits import Buckets, Tally
 from holdfast.edges.service.scheduler import ProcessState, Supervisor, describe_process
+from holdfast.settings import MAX_WORKERS
 
 try:
     import fcntl
@@ -40,7 +41,6 @@ except ImportError:  # on Windows, where no workers are started
 
 _log = logging.getLogger("holdfast.service")
 COMMAND: Final = (sys.executable, "-m", "holdfast.edges.service.run")
-MAX_WORKERS: Final = 64
 #: How often processes write down what they counted and how they are.
 _NOTED_SECONDS: Final = 1.0
 _START_SECONDS: Final = 120.0

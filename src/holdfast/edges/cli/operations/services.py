@@ -16,6 +16,7 @@ from holdfast.edges.cli.app import Call, app, command
 from holdfast.edges.cli.options import of_store
 from holdfast.edges.cli.output import Output, Part, write
 from holdfast.installation import missing_extra
+from holdfast.settings import MAX_WORKERS
 from holdfast.telemetry import export
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def serve(
         raise InvalidInputError(f"--log-format must be json or text, not {log_format!r}")
     if not 1 <= stop_seconds <= 3_600:
         raise InvalidInputError(f"--stop-seconds must be a number from 1 to 3,600, not {stop_seconds:g}")
-    if not 1 <= workers <= 64:
-        raise InvalidInputError(f"--workers must be a number from 1 to 64, not {workers}")
+    if not 1 <= workers <= MAX_WORKERS:
+        raise InvalidInputError(f"--workers must be a number from 1 to {MAX_WORKERS}, not {workers}")
     try:
         from holdfast.edges.service.logs import LogFormat  # noqa: PLC0415 - what serving needs is imported to serve
         from holdfast.edges.service.run import Options, run  # noqa: PLC0415
