@@ -50,12 +50,13 @@ def test_the_first_look_shows_everything(engine: Engine, index: Follower, me: Pe
 
 def test_a_large_scope_is_read_in_pages(engine: Engine, me: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_feed, "_PAGE", 2)
+    monkeypatch.setattr(stored_feed, "_TOGETHER", 2)
     records = add(engine, me, "one", "two", "three", "four", "five")
 
     first = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=lambda rows: [row.id for row in rows])
 
     ids = [record.id for record in records]
-    assert first.pages == [ids[:2], ids[2:4], ids[4:]]
+    assert first.pages == [ids[:4], ids[4:]]
 
 
 def test_where_nothing_is_new_the_cursor_stays(engine: Engine, me: Person) -> None:

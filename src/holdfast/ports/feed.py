@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import add
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,19 @@ class IndexRow(NamedTuple):
 
 #: Stands between the texts of a column that was joined: no id has such a character, and JSON writes it otherwise.
 SEPARATOR: Final = "\x1f"
+_TEXTS: Final = ("id", "agent_id", "session_id", "metadata")
+_NUMBERS: Final = (
+    *("created_at", "changed_after", "aged_after", "profile"),
+    *("vector_sizes", "term_sizes", "text_hash"),
+)
+
+
+class ProfileTimes(NamedTuple):
+    """How long after a moment of theirs the records of a profile are archived, and hidden; ``None`` is never."""
+
+    no: int
+    archive_after: int | None
+    delete_after: int | None
 
 
 @dataclass(frozen=True)
@@ -92,9 +105,10 @@ class PackedRows:
     created_at: str
     changed_after: str
     """How long after that it was last changed: long numbers take time to write and to read."""
-    hidden_from: str
-    """-1, for a record that is always seen; so in the next one."""
-    archived_from: str
+    aged_after: str
+    """How long after it was made the moment was that the times of its profile count from."""
+    profile: str
+    """Twice the number of its profile, and one more for a record that is archived."""
     metadata: str
     vector_sizes: str
     """How many bytes of ``vectors`` are each record's; 0 for those that are not embedded."""
@@ -104,27 +118,68 @@ class PackedRows:
     terms: bytes
     text_hash: str
     """0 for a record that is not to be taken for another."""
-    ended_at: str | None = None
-    """``None`` if all of them are current."""
+    profiles: Sequence[ProfileTimes] = ()
+    """All profiles that they have."""
+
+    @classmethod
+    def join(cls, pages: Sequence[PackedRows]) -> PackedRows:
+        """The rows of several pages, one after the other."""
+        if len(pages) == 1:
+            return pages[0]
+        joined: dict[str, Any] = {name: SEPARATOR.join([getattr(page, name) for page in pages]) for name in _TEXTS}
+        joined |= {name: ",".join([getattr(page, name) for page in pages]) for name in _NUMBERS}
+        joined |= {name: b"".join([getattr(page, name) or b"" for page in pages]) for name in ("vectors", "terms")}
+        return cls(count=sum(page.count for page in pages), **joined)
 
     def __iter__(self) -> Iterator[IndexRow]:
-        texts = (self.id, self.agent_id, self.session_id, self.metadata)
-        ids, agents, sessions, metadata = (text.split(SEPARATOR) for text in texts)
+        ids, agents, sessions, metadata = (getattr(self, name).split(SEPARATOR) for name in _TEXTS)
         created = list(map(int, self.created_at.split(",")))
         updated = map(add, created, map(int, self.changed_after.split(",")))
-        until = (_or_none(text, -1) for text in (self.hidden_from, self.archived_from))
-        when = zip(created, updated, *until, strict=True)
+        aged = map(add, created, map(int, self.aged_after.split(",")))
+        codes = map(int, self.profile.split(","))
+        known = {number: times for number, *times in self.profiles}
+        until = (_moments(moment, code & 1, *known[code >> 1]) for moment, code in zip(aged, codes, strict=True))
         vectors = [blob or None for blob in _cut(self.vectors or b"", self.vector_sizes)]
         found_by = zip(metadata, vectors, _cut(self.terms, self.term_sizes), strict=True)
-        hashes = _or_none(self.text_hash, 0)
-        ended = [None] * len(ids) if self.ended_at is None else _or_none(self.ended_at, -1)
-        for at, (times, found) in enumerate(zip(when, found_by, strict=True)):
-            values = (ids[at], agents[at], sessions[at] or None, *times, *found, None, hashes[at], ended[at])
+        hashes = [number or None for number in map(int, self.text_hash.split(","))]
+        when = zip(created, updated, until, strict=True)
+        for at, ((made, changed, moments), found) in enumerate(zip(when, found_by, strict=True)):
+            values = (
+                ids[at],
+                agents[at],
+                sessions[at] or None,
+                made,
+                changed,
+                *moments,
+                *found,
+                None,
+                hashes[at],
+                None,
+            )
             yield IndexRow._make(values)
 
+    @property
+    def profile_numbers(self) -> list[int]:
+        """The numbers of all profiles that they have."""
+        numbers: list[int] = np.unique(read_numbers(self.profile) >> 1).tolist()
+        return numbers
 
-def _or_none(numbers: str, nothing: int) -> list[int | None]:
-    return [None if number == nothing else number for number in map(int, numbers.split(","))]
+
+def _moments(
+    aged_from: int, is_archived: int, archive_after: int | None, delete_after: int | None
+) -> tuple[int | None, int | None]:
+    """From when on a record is hidden, and archived."""
+    archived_from = None if archive_after is None else aged_from + archive_after
+    return None if delete_after is None else aged_from + delete_after, 0 if is_archived else archived_from
+
+
+def read_numbers(joined: str) -> npt.NDArray[np.int64]:
+    """A column of numbers of ``PackedRows``."""
+    one = joined[: joined.find(",") + 1]
+    count = (len(joined) + 1) // len(one) if one else 0
+    if count * one == joined + ",":  # all of them are the same, which is seen faster
+        return np.full(count, int(one[:-1]))
+    return np.fromstring(joined, np.int64, sep=",")
 
 
 def _cut(joined: bytes, sizes: str) -> Iterator[bytes]:
@@ -172,7 +227,7 @@ class RecallFeed(Protocol):
         """What changed in a scope since ``since`` (``None``: everything), as ``model`` sees it. With ``ended``, all
         versions that have ended of what is new or changed, too, each by the name that ``split_version_id`` reads.
 
-        Rows are handed to ``read`` a few thousand at a time, so that they are never all in memory. Those of a whole
+        Rows are handed to ``read`` some thousands at a time, so that they are never all in memory. Those of a whole
         scope are packed. Writes and deletes of any process are in the answer once they have committed.
         """
 

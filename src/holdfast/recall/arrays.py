@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.core.records import Kind
-from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows
+from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows, read_numbers
 from holdfast.recall.passages import expand
 from holdfast.recall.ranking import Floats, Ints
 from holdfast.recall.terms import Terms, decode
@@ -216,17 +216,23 @@ class _Columns(NamedTuple):
 
 
 def _unpack(rows: PackedRows) -> _Columns:
-    created = numbers(rows.created_at)
+    created = read_numbers(rows.created_at)
+    aged, codes = created + read_numbers(rows.aged_after), read_numbers(rows.profile)
+    profiles = sorted(rows.profiles)
+    places = np.searchsorted([profile.no for profile in profiles], codes >> 1)
+    archived = _moments(aged, [profile.archive_after for profile in profiles], places)
+    archived[codes & 1 > 0] = 0
+    hidden = _moments(aged, [profile.delete_after for profile in profiles], places)
     return _Columns(
         rows.id.split(SEPARATOR),
         rows.agent_id,
         rows.session_id,
         rows.metadata,
-        (created, created + numbers(rows.changed_after), _moments(rows.hidden_from), _moments(rows.archived_from)),
-        numbers(rows.text_hash),
-        None if rows.ended_at is None else _moments(rows.ended_at),
-        (rows.vectors or b"", numbers(rows.vector_sizes)),
-        (rows.terms, numbers(rows.term_sizes)),
+        (created, created + read_numbers(rows.changed_after), hidden, archived),
+        read_numbers(rows.text_hash),
+        None,
+        (rows.vectors or b"", read_numbers(rows.vector_sizes)),
+        (rows.terms, read_numbers(rows.term_sizes)),
     )
 
 
@@ -253,19 +259,10 @@ def _gather(rows: Sequence[IndexRow]) -> _Columns:
     )
 
 
-def numbers(joined: str) -> Ints:
-    """A column of numbers."""
-    one = joined[: joined.find(",") + 1]
-    count = (len(joined) + 1) // len(one) if one else 0
-    if count * one == joined + ",":  # all of them are the same, which is seen faster
-        return np.full(count, int(one[:-1]))
-    return np.fromstring(joined, np.int64, sep=",")
-
-
-def _moments(joined: str) -> Ints:
-    """A column of moments, some of which do not come."""
-    found = numbers(joined)
-    found[found < 0] = NEVER
+def _moments(since: Ints, after: Sequence[int | None], places: Ints) -> Ints:
+    """What comes so long after other moments: ``after`` has that of each profile, ``places`` each moment's profile."""
+    found: Ints = since + np.array([time or 0 for time in after])[places]
+    found[np.array([time is None for time in after])[places]] = NEVER
     return found
 
 

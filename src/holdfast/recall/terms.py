@@ -225,7 +225,9 @@ def decode(joined: bytes, sizes: npt.NDArray[np.int64] | None = None) -> Terms:
         np.not_equal(inner[1:], inner[:-1], out=begins[1:])
         begins[starts] = True
         starts = begins.nonzero()[0]
-    words = np.add.reduceat(times, starts, dtype=np.float32)
+    words = np.diff(starts, append=len(times)).astype(np.float32)
+    if len(other := (times != 1).nonzero()[0]):  # most words of a text are said once
+        words += np.bincount(starts.searchsorted(other, "right") - 1, times[other] - 1.0, len(starts))
     if not times.all():
         said = times > 0
         starts = (said.cumsum() - said)[starts]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
 from itertools import chain, islice
 from threading import Thread
 from typing import Final, Generic, NamedTuple
@@ -12,7 +14,7 @@ from holdfast.core.clock import current_deadline
 from holdfast.core.errors import HoldfastError
 from holdfast.core.records import Encoding, Kind, MemoryType, Record, Scope, Subject
 from holdfast.core.values import to_json, unpack
-from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT
+from holdfast.ports.feed import Changes, Cursor, IndexRow, PackedRows, PageT, ProfileTimes
 from holdfast.storage.relational import moves as record_moves
 from holdfast.storage.relational import rows as record_rows
 from holdfast.storage.relational.database import Question, SqlStore, Transaction
@@ -24,6 +26,8 @@ _PAGE: Final = 1_000
 _WIDEST: Final = 64 * _PAGE
 #: From so many records on it pays to read them by two threads.
 _MANY: Final = 4 * _PAGE
+#: So many pages are made arrays of at once.
+_TOGETHER: Final = 16
 
 
 class CursorRow(NamedTuple):
@@ -106,29 +110,47 @@ class SqlFeed(SqlStore):
     def _read_scope(
         self, tx: Transaction, scope: Scope, query: Question, context: WriteContext, reading: _Reading[PageT]
     ) -> list[PageT]:
-        """All pages of a scope. Of many records a second reader takes one half, if it sees the scope as it is here."""
+        """All pages of a scope."""
+        pages, count = [], 0
+        with closing(self._fetch(tx, scope, query, context, reading)) as fetched:
+            while found := list(islice(fetched, _TOGETHER)):
+                packed = PackedRows.join(found)
+                profiles = tx.all(ProfileTimes, "records.profile_times", (to_json(packed.profile_numbers),))
+                pages.append(reading.read(replace(packed, profiles=profiles)))
+                count += packed.count
+        return pages if count == context.memories else [*pages, *reading.others(tx)]
+
+    def _fetch(
+        self, tx: Transaction, scope: Scope, query: Question, context: WriteContext, reading: _Reading[PageT]
+    ) -> Generator[PackedRows]:
+        """The records of a scope that have terms. Of many, a second reader fetches one half meanwhile, if it sees the
+        scope as it is here. It does nothing else: two threads that both run Python wait for each other.
+        """
         first, end = reading.keys[0], reading.keys[0] + context.next
-        middle = (first + end) // 2 if tx.is_alone and context.memories >= _MANY else end
-        rest: list[tuple[int, list[PageT]]] = []
+        if not tx.is_alone or context.memories < _MANY:
+            yield from reading.packed(tx, first, end)
+            return
+        middle = (first + end) // 2
+        rest: deque[PackedRows] | None = None
         deadline = current_deadline()
 
-        def read_rest() -> None:
+        def fetch_rest() -> None:
+            nonlocal rest
             until = nullcontext() if deadline is None else deadline.apply()
             with suppress(HoldfastError), until, self._database.read(scope.subject) as other:
                 if other.all(WriteContext, *query) == [context]:
-                    rest.append(reading.packed(other, middle, end))
+                    rest = deque(reading.packed(other, middle, end))
 
-        helper = Thread(target=read_rest)
-        if middle < end:
-            helper.start()
+        helper = Thread(target=fetch_rest)
+        helper.start()
         try:
-            count, pages = reading.packed(tx, first, middle)
+            yield from reading.packed(tx, first, middle)
         finally:
-            if middle < end:
-                helper.join()
-        more, later = rest[0] if rest else reading.packed(tx, middle, end)
-        is_all = count + more == context.memories
-        return [*pages, *later, *([] if is_all else reading.others(tx))]
+            helper.join()
+        if rest is None:
+            yield from reading.packed(tx, middle, end)
+        while rest:
+            yield rest.popleft()
 
     def unchanged(self, scope: Scope, cursors: Sequence[tuple[Kind, Cursor]]) -> dict[MemoryType, Cursor]:
         known = {record_rows.scope_number(since[0], kind): (kind, since) for kind, since in cursors if since[0]}
@@ -214,19 +236,17 @@ class _Reading(NamedTuple, Generic[PageT]):
     keys: tuple[int, int]
     read: Callable[[list[IndexRow] | PackedRows], PageT]
 
-    def packed(self, tx: Transaction, start: int, end: int) -> tuple[int, list[PageT]]:
-        """The records with terms of a range of keys: how many, and their pages."""
-        count, pages, width = 0, [], _PAGE
+    def packed(self, tx: Transaction, start: int, end: int) -> Iterator[PackedRows]:
+        """The records with terms of a range of keys, in pages."""
+        width = _PAGE
         while start < end:
             last = min(start + width, end) - 1
             page = tx.find(PackedRows, "records.index_page", (self.model, start, last, self.agent))
             start = last + 1
             found = 0 if page is None else page.count
             if page is not None and found:
-                count += found
-                pages.append(self.read(page))
+                yield page
             width = _PAGE if found >= _PAGE // 2 else min(2 * width, _WIDEST)  # many keys have no record any more
-        return count, pages
 
     def others(self, tx: Transaction) -> list[PageT]:
         """The records without terms, which are archived."""

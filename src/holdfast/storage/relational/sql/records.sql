@@ -246,16 +246,19 @@ ORDER BY key
 SELECT count(*) AS count, string_agg(id, chr(31)) AS id, string_agg(agent_id, chr(31)) AS agent_id,
        string_agg(coalesce(session_id, ''), chr(31)) AS session_id,
        string_agg(created_at::text, ',') AS created_at, string_agg((updated_at - created_at)::text, ',') AS changed_after,
-       string_agg(coalesce(aged_from + delete_after, -1)::text, ',') AS hidden_from,
-       string_agg((CASE WHEN state = 'archived' THEN 0 ELSE coalesce(aged_from + archive_after, -1) END)::text, ',')
-       AS archived_from, string_agg(metadata, chr(31)) AS metadata,
+       string_agg((aged_from - created_at)::text, ',') AS aged_after,
+       string_agg((2 * profile + CASE WHEN state = 'archived' THEN 1 ELSE 0 END)::text, ',') AS profile,
+       string_agg(metadata, chr(31)) AS metadata,
        string_agg((CASE WHEN model = $1 THEN coalesce(length(vectors), 0) ELSE 0 END)::text, ',') AS vector_sizes,
        join_bytes(CASE WHEN model = $1 THEN vectors END) AS vectors,
        string_agg(length(terms)::text, ',') AS term_sizes, join_bytes(terms) AS terms,
-       string_agg((CASE WHEN name IS NULL OR records.kind IN (:TEXT_KINDS) THEN text_hash ELSE 0 END)::text, ',') AS text_hash
-FROM records JOIN profiles ON profiles.no = records.profile
+       string_agg((CASE WHEN name IS NULL OR kind IN (:TEXT_KINDS) THEN text_hash ELSE 0 END)::text, ',') AS text_hash
+FROM records
 WHERE subject = $3::bigint >> :KEY_BITS AND key BETWEEN $2 AND $3 AND state IN ('active', 'archived')
   AND ($4::text IS NULL OR agent_id = $4::text) AND length(terms) > 0
+
+-- name: profile_times
+SELECT no, archive_after, delete_after FROM EACH profiles OF $1 BY profiles.no = wanted.value::bigint
 
 -- name: index_rows_without_terms
 SELECT :INDEXED,
