@@ -148,12 +148,16 @@ def test_a_whole_scope_says_the_same_of_each_record_as_one_by_one(
     add(engine, me, "in a session", agent_id="planner", session_id="sess_ä", metadata={"of": ["ä", "a\x1fb", None]})
     add(engine, me, "of another model", vectors=b"\x01\x02\x03\x04", model=OTHER_MODEL)
     add(engine, me, "long", vectors=b"\x00\x3c" * 6)
+    add(engine, me, "lives by its own wish", ttl=5)
+    add(engine, me, "of another day", dated_at=NOW - 11)
+    kept = add(engine, me, "archived, with terms")
     add(engine, me, "")
     index.look()
-    engine.records.transition(me.subject, [move(record, State.RECYCLED) for record in gone], now=NOW)
+    moves = [move(record, State.RECYCLED) for record in gone] + [move(record, State.ARCHIVED) for record in kept]
+    engine.records.transition(me.subject, moves, now=NOW)
     engine.records.replace(changed(plain, content="fancy"))
     followed = index.look()
-    assert (len(followed), index.reloads) == (8, 1)
+    assert (len(followed), index.reloads) == (11, 1)
 
     whole = engine.feed.changes(me.scope(), LONG_TERM, None, model=MODEL, read=lambda rows: rows)
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from effort import times
 from holdfast.core.filters import parse
 from holdfast.core.records import TYPES, MemoryType
-from holdfast.ports.feed import IndexRow
+from holdfast.ports.feed import SEPARATOR, IndexRow, PackedRows, ProfileTimes
 from holdfast.recall import index, passage_vectors, postings, ranking, session_links, terms
+from holdfast.recall.arrays import Batch
 from holdfast.recall.embedders.static import StaticEmbedder
 from holdfast.recall.index import Hit, Query, ScopeIndex, SearchOptions
 from holdfast.recall.passages import split
@@ -187,6 +188,32 @@ def test_an_explained_hit_shows_parts_that_add_up_to_its_evidence() -> None:
             parts["evidence"], abs=1e-4
         )
     assert ask(scope, "flight to Oslo")[0].parts == {}
+
+
+def test_rows_that_are_packed_are_read_as_they_are_one_by_one() -> None:
+    said = [terms.encode(passages) for passages in (["tea tea", ""], ["coffee"], [""], ["a b", "b c"])]
+    packed = PackedRows(
+        count=4,
+        id=SEPARATOR.join(map(record_id, range(4))),
+        agent_id=SEPARATOR.join("abca"),
+        session_id=SEPARATOR.join(["s", "", "", "s"]),
+        created_at="10,20,30,40",
+        changed_after="0,5,0,0",
+        aged_after="0,-7,0,1",
+        profile="4,7,6,4",
+        metadata=SEPARATOR.join(["{}"] * 4),
+        vector_sizes="4,0,2,4",
+        vectors=bytes(range(10)),
+        term_sizes=",".join(str(len(one)) for one in said),
+        terms=b"".join(said),
+        text_hash="-9,0,7,7",
+        profiles=[ProfileTimes(3, 40, None), ProfileTimes(2, None, 90)],
+    )
+    rows = list(packed)
+    assert [(one.hidden_from, one.archived_from) for one in rows] == [(100, None), (None, 0), (None, 70), (131, None)]
+    at_once, by_row = (Batch.read(TYPES[MemoryType.LONG_TERM], each) for each in (packed, rows))
+    for one, other in zip((*at_once, *at_once.terms), (*by_row, *by_row.terms), strict=True):
+        np.testing.assert_equal(one, other)
 
 
 def test_parts_add_up_in_a_large_scope_of_long_texts_and_sessions() -> None:
