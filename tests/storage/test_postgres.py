@@ -36,7 +36,7 @@ from holdfast.storage.postgres import connect as opening_module
 from holdfast.storage.postgres import database as database_module
 from holdfast.storage.postgres.connect import ALL_TABLES, BY_SUBJECT, EVERYWHERE
 from holdfast.storage.postgres.database import PostgresDatabase
-from holdfast.storage.postgres.transactions import PACKAGE, STATEMENTS
+from holdfast.storage.postgres.transactions import PACKAGE, STATEMENTS, Column, binary_cursor
 from holdfast.storage.relational.database import Migration, migrations
 from storage.postgres_relay import Fuse, relayed
 
@@ -459,3 +459,12 @@ def test_a_sweep_leaves_few_dead_rows(server: PostgresServer, tmp_path: Path, mo
         assert connection.execute(statistics).fetchone() == (0, 1)
         database.give_back(100)
         assert connection.execute(statistics).fetchone() == (0, 1), "and nothing is done where there is nothing to do"
+
+
+@pytest.mark.parametrize("values", [[1, -(2**63), 2**63 - 1], ["", "Zoë", None], [b"", None, b"\0x"], [None, None], []])
+def test_a_column_arrives_as_it_was_sent(server: PostgresServer, values: list[object]) -> None:
+    types = {int: b"bigint[]", str: b"text[]", bytes: b"bytea[]"}
+    column = Column(values)
+    with opened(server.new_database()) as database, database.outside() as connection:
+        (found,) = binary_cursor(connection).execute(b"SELECT $1::" + types[column.kind], (column,)).fetchone() or ()
+    assert found == values

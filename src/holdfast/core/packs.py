@@ -18,6 +18,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.errors import InvalidInputError, quote
@@ -138,8 +139,9 @@ def groups(sizes: Iterable[int], most: int = PACK_BYTES) -> Iterator[slice]:
 
 def to_line(record_id: str, kind: str, content: str, body: str | None, metadata: str) -> bytes:
     """The line of a record whose ``body`` and ``metadata`` are JSON already, as it is stored."""
-    told = f'"kind":{to_json(kind)},"content":{to_json(content)},"body":{body or "null"},"metadata":{metadata}'
-    return f'{{"id":{to_json(record_id)},"document":{{{told}}}}}\n'.encode()
+    name, known_as, text = map(encode_basestring, (record_id, kind, content))
+    told = f'"kind":{known_as},"content":{text},"body":{body or "null"},"metadata":{metadata}'
+    return f'{{"id":{name},"document":{{{told}}}}}\n'.encode()
 
 
 def _line(item: Packed) -> bytes:

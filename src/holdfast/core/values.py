@@ -435,6 +435,8 @@ def pack(text: str) -> str | bytes:
 
 def stored_size(text: str) -> int:
     """How many bytes a text takes as ``pack`` stores it."""
+    if len(text) <= COMPRESS_OVER_BYTES and text.isascii():
+        return len(text)
     stored = pack(text)
     return len(stored.encode() if isinstance(stored, str) else stored)
 

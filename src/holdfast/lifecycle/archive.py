@@ -397,7 +397,7 @@ def _kept_bytes(move: Move) -> int:
 
 def _count_bytes(keeping: Keeping) -> int:
     """What a row takes for text, metadata and recall."""
-    packed = [keeping.content] + ([] if keeping.body is None else [to_json(keeping.body)])
+    body = 0 if keeping.body is None else stored_size(to_json(keeping.body))
     recall = len(keeping.encoding.terms) + len(keeping.encoding.vectors or b"")
     noted = len(to_json(keeping.metadata).encode()) if keeping.metadata else 2
-    return sum(map(stored_size, packed)) + noted + recall
+    return stored_size(keeping.content) + body + noted + recall

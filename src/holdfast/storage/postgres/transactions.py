@@ -12,9 +12,9 @@ import struct
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -97,7 +97,7 @@ class Statement:
         values = list(bindings)
         for place in self.packed:
             value = values[place]
-            values[place] = Column(map(_pack, value)) if isinstance(value, Column) else _pack(value)
+            values[place] = Column([_pack(one) for one in value]) if isinstance(value, Column) else _pack(value)
         return values
 
     def chunks(self, many: list[Bindings]) -> Iterator[tuple[bytes, Bindings]]:
@@ -122,6 +122,11 @@ class Statement:
 class Column(list[Any]):
     """The values of a column, sent as an array: numbers, texts or bytes, and ``None``."""
 
+    @cached_property
+    def kind(self) -> type:
+        """The type of its values."""
+        return type(next((value for value in self if value is not None), b""))
+
 
 class ColumnDumper(Dumper):
     """Sends a column as bytes, which takes a tenth of the time of writing it as text."""
@@ -131,39 +136,24 @@ class ColumnDumper(Dumper):
     """The numbers of the type of a column's values, and of its arrays."""
 
     def get_key(self, obj: Column, format: PyFormat) -> DumperKey:  # noqa: A002, ARG002 - as psycopg calls it
-        return (self.cls, _type_of(obj))
+        return (self.cls, obj.kind)
 
     def upgrade(self, obj: Column, format: PyFormat) -> Dumper:  # noqa: A002, ARG002 - as psycopg calls it
         dumper = type(self)(self.cls)
-        _, dumper.oid = self._KINDS[_type_of(obj)]
+        _, dumper.oid = self._KINDS[obj.kind]
         return dumper
 
     def dump(self, obj: Column) -> bytes:
-        kind = _type_of(obj)
-        head = struct.pack("!iiIii", 1, 1, self._KINDS[kind][0], len(obj), 1)
-        return head + b"".join(_NULL if value is None else _SIZED[kind](value) for value in obj)
+        to_bytes = _TO_BYTES[obj.kind]
+        values = [b"" if value is None else to_bytes(value) for value in obj]
+        lengths = [-1 if value is None else len(data) for value, data in zip(obj, values, strict=True)]
+        head = struct.pack("!iiIii", 1, 1, self._KINDS[obj.kind][0], len(obj), 1)
+        return head + b"".join(chain.from_iterable(zip(map(_LENGTH, lengths), values, strict=True)))
 
 
-def _type_of(column: Column) -> type:
-    """The type of a column's values."""
-    return type(next((value for value in column if value is not None), b""))
-
-
-_NULL: Final = b"\xff\xff\xff\xff"
 _LENGTH: Final = struct.Struct("!i").pack
-
-
-def _size_text(value: str) -> bytes:
-    data = value.encode()
-    return _LENGTH(len(data)) + data
-
-
-#: A value after its length, as arrays have it.
-_SIZED: Final[dict[type, Callable[[Any], bytes]]] = {
-    int: partial(struct.Struct("!iq").pack, 8),
-    str: _size_text,
-    bytes: lambda value: _LENGTH(len(value)) + value,
-}
+#: The values of arrays, without the lengths that come before them.
+_TO_BYTES: Final[dict[type, Callable[[Any], bytes]]] = {int: struct.Struct("!q").pack, str: str.encode, bytes: bytes}
 
 
 def _pack(value: Any) -> Any:

@@ -220,6 +220,8 @@ class ScopeCounter:
 
 KINDS: Final = {kind.code: kind for kind in TYPES.values()}
 STATES: Final = {state.value: state for state in State}
+_KIND_NAMES: Final[dict[int | None, str]] = {None: HISTORY}
+_KIND_NAMES.update({code: kind.name.value for code, kind in KINDS.items()})
 
 
 class RecordRow(NamedTuple):
@@ -304,14 +306,10 @@ class ContentRow(NamedTuple):
     def value(self) -> Content:
         """The same as callers know it."""
         text, body = unpack(self.content), None if self.body is None else unpack(self.body)
-        size = sum(map(_count_bytes, (self.metadata, self.content, self.body, self.vectors, self.terms)))
+        stored = (self.metadata, self.content, self.body, self.vectors, self.terms)
+        size = sum([len(one.encode() if isinstance(one, str) else one) for one in stored if one is not None])
         encoding = Encoding(self.model, self.vectors, self.terms)
         return Content(self.id, self.metadata, text, body, encoding, size)
-
-
-def _count_bytes(stored: str | bytes | None) -> int:
-    """How many bytes a value takes in its row."""
-    return len(stored.encode() if isinstance(stored, str) else stored or b"")
 
 
 class Stored(NamedTuple):
@@ -414,7 +412,7 @@ class FactsRow(NamedTuple):
 
 def kind_name(code: int | None) -> str:
     """The name of a kind; without a code, a conversation is meant."""
-    return HISTORY if code is None else KINDS[code].name.value
+    return _KIND_NAMES[code]
 
 
 #: Why a record is in the recycle bin that came back from a backup.
