@@ -627,32 +627,55 @@ def move_of(session: Session, target: State, *, purge_at: int | None) -> Any:
 # --- the whole store ------------------------------------------------------------------------------------------------
 
 
-def test_holdings_are_what_is_live_of_each_kind(engine: Engine, me: Person) -> None:
+def test_counts_are_of_what_is_live_of_each_kind(engine: Engine, me: Person) -> None:
     def held() -> tuple[int, int]:
-        return next(((size, count) for kind, size, count in engine.dues.holdings() if kind == "structured"), (0, 0))
+        return engine.dues.counts().live.get("structured", (0, 0))
 
-    size, count = held()
+    count, size = held()
     one, two, _ = add(engine, me, "one", "two", "three", kind=MemoryType.STRUCTURED)
-    assert held() == (size + 11, count + 3)
+    assert held() == (count + 3, size + 11)
     engine.records.transition(me.subject, [move(one, State.RECYCLED), move(two, State.ARCHIVED)], now=NOW)
-    assert held() == (size + 8, count + 2)
+    assert held() == (count + 2, size + 8)
 
 
 def test_ages_are_counted_between_bounds(engine: Engine, me: Person) -> None:
-    bounds = [NOW - 20, NOW - 10]
-
-    def ages() -> tuple[list[int], int]:
-        return engine.dues.ages(bounds).get("entity", ([0, 0, 0], 0))
-
-    before, total = ages()
     made = [NOW, NOW - 9, NOW - 10, NOW - 11, NOW - 20, NOW - 21]
     records = [add(engine, me, "one", kind=MemoryType.ENTITY, at=at)[0] for at in made]
     (gone,) = add(engine, me, "gone", kind=MemoryType.ENTITY)
-    engine.records.transition(me.subject, [move(gone, State.RECYCLED), move(records[0], State.ARCHIVED)], now=NOW)
+    engine.records.transition(me.subject, [move(gone, State.RECYCLED), move(records[1], State.ARCHIVED)], now=NOW)
+    profile = profile_of(engine, me, "entity").number
 
-    after, sum_after = ages()
-    assert [new - old for new, old in zip(after, before, strict=True)] == [2, 2, 2]
-    assert sum_after - total == sum(at // SECOND * SECOND for at in made)
+    found = [row for row in engine.dues.ages([NOW - 10, NOW - 20], NOW) if row.profile == profile]
+
+    assert sum(row.seconds for row in found) == sum(at // SECOND for at in made)
+    assert sorted((row.state, row.place, row.records, row.first) for row in found) == [
+        ("active", 0, 1, NOW - 21),
+        ("active", 1, 2, NOW - 20),
+        ("active", 2, 2, NOW - 10),
+        ("archived", 2, 1, NOW - 9),
+    ]
+
+
+def test_ages_tell_which_conversation_is_the_oldest(engine: Engine, me: Person) -> None:
+    for name, at in (("a", NOW - 5), ("b", NOW - 9)):
+        talk(engine, me, name, at=at)
+    profile = profile_of(engine, me, HISTORY).number
+    (found,) = (row for row in engine.dues.ages([NOW], NOW) if row.profile == profile)
+    assert (found.state, found.place, found.records, found.first) == ("active", 0, 2, NOW - 9)
+
+
+def test_ages_tell_since_when_something_has_had_its_time_in_the_bin(engine: Engine, me: Person) -> None:
+    def since(now: int) -> list[tuple[str, int]]:
+        return sorted((row.state, row.first) for row in engine.dues.ages([], now) if row.profile == 0)
+
+    (record,) = add(engine, me, "one")
+    session = talk(engine, me, "a", at=NOW)
+    moment = 7_000  # before everything that other tests put there
+    engine.records.transition(me.subject, [move(record, State.RECYCLED, purge_at=moment)], now=NOW)
+    engine.history.transition_all([(me.subject, [move_of(session, State.RECYCLED, purge_at=moment - 1)])], now=NOW)
+    assert since(moment - 2) == []
+    assert min(since(moment - 1)) == ("recycled", moment - 1)
+    assert min(since(NOW)) == ("recycled", moment - 1)
 
 
 def test_unused_space_is_given_back_some_at_a_time(engine: Engine, me: Person) -> None:

@@ -162,17 +162,14 @@ def test_a_restore_that_was_refused_is_on_the_chain_and_a_stale_one_is_not(
 
 
 def test_moves_are_counted_by_kind_target_and_cause(engine: Engine, me: Person) -> None:
-    def totals() -> dict[tuple[str, str, str], int]:
-        return {(kind, state, cause): count for kind, state, cause, count in engine.dues.totals()}
-
-    before = totals()
+    before = engine.dues.counts().moves
     one, two = add(engine, me, "one", "two")
     moves = [move(one, State.RECYCLED, cause=Cause.AGENT), move(two, State.RECYCLED, cause=Cause.AGENT)]
     engine.records.transition(me.subject, moves, now=NOW)
     engine.records.transition(me.subject, moves, now=NOW)  # stale
     key = ("long_term", "recycled", "agent")
 
-    assert totals()[key] == before.get(key, 0) + 2
+    assert engine.dues.counts().moves[key] == before.get(key, 0) + 2
 
 
 # --- what is left of a deleted record ---------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import count
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.lifecycle.metrics import ERASURE_BUCKETS, measure_process
+from holdfast.lifecycle.metrics import ERASURE_BUCKETS, Kept, measure_process
 from holdfast.ports.subjects import ErasureTimes
 from holdfast.recall.service import IndexMemory
 
@@ -91,3 +93,46 @@ def test_connections_and_replies_are_counted(holdfast: Holdfast) -> None:
     }
     assert samples["holdfast_pool_connections", ("in_use",)] == 5
     assert (samples["holdfast_pool_waiting", ()], samples["holdfast_pool_refused", ()]) == (6, 7)
+
+
+def test_what_took_long_rests_before_it_is_read_again() -> None:
+    now, took, read = 0.0, 0.0, 0
+
+    def look() -> int:
+        nonlocal now, read
+        now, read = now + took, read + 1
+        return read
+
+    quick, slow = Kept(look, clock=lambda: now), Kept(look, 30, clock=lambda: now)
+    assert (quick.get(), quick.get()) == (1, 2), "what is quick is read each time"
+    assert (slow.get(), slow.get()) == (3, 3)
+    now += 30
+    took = 2.0
+    assert (slow.get(), quick.get()) == (4, 5)
+    now += 37
+    assert (slow.get(), quick.get()) == (4, 5), "a twentieth of the time, at most"
+    now += 3
+    assert (slow.get(), quick.get()) == (6, 7)
+
+
+def test_what_is_read_by_one_is_not_waited_for_by_another() -> None:
+    begun, goes_on, reads = Event(), Event(), count(1)
+
+    def look() -> int:
+        number = next(reads)
+        begun.set()
+        goes_on.wait(10)
+        return number
+
+    kept = Kept(look, clock=lambda: 0.0)
+    goes_on.set()
+    assert kept.get() == 1
+    goes_on.clear()
+    begun.clear()
+    reader = Thread(target=kept.get)
+    reader.start()
+    assert begun.wait(10)
+    assert kept.get() == 1, "as it was before"
+    goes_on.set()
+    reader.join()
+    assert kept.get() == 3

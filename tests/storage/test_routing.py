@@ -237,3 +237,16 @@ def test_a_sweep_of_many_users_changes_and_locks_each_by_statements_of_its_own(
     assert {names[text] for text, found in plans.items() if len(found) > 1} == ACROSS
     locking = [name for name in ACROSS if b" FOR " in STATEMENTS[name].text.upper()]
     assert locking == []
+
+
+def test_metrics_ask_all_users_once_and_for_ages_twice_a_minute(store: Store, sent: dict[bytes, Any]) -> None:
+    names = {statement.text: name for name, statement in STATEMENTS.items()}
+    asked = []
+    with store.open() as holdfast:
+        for _ in range(2):
+            sent.clear()
+            assert b"memory_count" in holdfast.metrics()
+            looked = [(text, values) for text, values in sent.items() if _PLANNED.match(text)]
+            plans = {text: store.partitions_of(text, values) for text, values in looked}
+            asked.append({names[text] for text, found in plans.items() if len(found) > 1})
+    assert asked == [{"dues.counts", "dues.ages"}, {"dues.counts"}]

@@ -209,6 +209,12 @@ def windows(life: Life, state: State, now: int) -> tuple[Window, ...]:
     return tuple(found)
 
 
+def first_wait(life: Life, state: State) -> int | None:
+    """How old a live record of a state is when its next move is due; ``None`` if none ever is."""
+    archived = life.archive_after if state is State.ACTIVE else None
+    return min((after for after in (life.delete_after, archived) if after is not None), default=None)
+
+
 def split_window(kind: str, life: Life, window: Window, upto: int) -> tuple[Window | None, Window | None]:
     """The part of a window whose move may be made while the time is believed up to a moment, and the part that waits:
     to archive in place clears what no one can bring back, every other move of live records can be undone.

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import accumulate, chain
-from typing import Any, Final, Literal, NamedTuple
+from threading import Lock
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
-from holdfast.core.records import Cause, State
+from holdfast.core.decisions import first_wait
+from holdfast.core.records import HISTORY, Cause, State
 from holdfast.core.values import DAY, SECOND, moment
 from holdfast.installation import missing_extra
 from holdfast.lifecycle.clock import ClockTrust
 from holdfast.lifecycle.schedule.schedule import Schedule
-from holdfast.lifecycle.sweeping.due import find_all_waiting, find_overdue
+from holdfast.lifecycle.sweeping.due import find_all_waiting
+from holdfast.ports.rules import StoreCounts
 from holdfast.ports.stores import Tenant
 from holdfast.recall.service import IndexMemory
 from holdfast.results.figures import LatencyResult
@@ -50,10 +53,57 @@ METRICS: Final = {
     row["name"]: Metric(row["name"], row["type"], tuple(row["labels"]), row["meaning"], "of" in row)
     for row in json.loads(resources.files("holdfast.lifecycle").joinpath("metrics.json").read_bytes())
 }
+T = TypeVar("T")
 #: The name of a metric, the values of its labels, and its value.
 Sample = tuple[str, tuple[str, ...], float]
-#: Counting ages reads one index entry for each record, so it is done this often at most.
+#: Ages are counted so often at most: that reads an entry of an index for each record.
 _AGES_EVERY_SECONDS: Final = 30.0
+#: What took longer than that rests for so many times as long: so reading it takes a twentieth of the time at most.
+_LONG_SECONDS: Final = 1.0
+_REST: Final = 20
+#: Who asks while it is read for the first time waits for so long.
+_PATIENCE: Final = 5.0
+
+
+class Kept(Generic[T]):
+    """What is read from the store, kept for some seconds; longer, if it took long. One thread at a time reads it."""
+
+    def __init__(
+        self, read: Callable[[], T], seconds: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read, self._seconds, self._clock = read, seconds, clock
+        self._lock = Lock()
+        self._kept: list[T] = []
+        self._until = float("-inf")
+
+    def get(self) -> T | None:
+        """As it is now, or was a while ago; ``None`` while another reads it for the first time, if that takes long."""
+        if self._clock() >= self._until and self._lock.acquire(timeout=0 if self._kept else _PATIENCE):
+            try:
+                self._renew()
+            finally:
+                self._lock.release()
+        return self._kept[0] if self._kept else None
+
+    def _renew(self) -> None:
+        began = self._clock()
+        if began < self._until:
+            return  # another has just done so
+        self._kept = [self._read()]
+        ended = self._clock()
+        rest = _REST * (ended - began) if ended - began > _LONG_SECONDS else 0.0
+        self._until = ended + max(self._seconds, rest)
+
+
+class Ages(NamedTuple):
+    """What is live, by its age; of each kind."""
+
+    counts: Mapping[str, Sequence[int]]
+    """How many memories are in each bucket, the youngest first."""
+    days: Mapping[str, float]
+    """The sum of their ages."""
+    first_due: Mapping[str, int]
+    """When the next move of the first is due, or was."""
 
 
 @dataclass(eq=False, repr=False)
@@ -71,7 +121,9 @@ class Collector:
 
     def __post_init__(self) -> None:
         self._families = _prometheus().core
-        self._histograms: tuple[float, dict[str, Any]] = (float("-inf"), {})
+        self._counts = Kept(self.tenant.dues.counts)
+        self._ages = Kept(self._read_ages, _AGES_EVERY_SECONDS)
+        self._erasure_times = Kept(self._read_erasure_times, _AGES_EVERY_SECONDS)
         self._collected: tuple[float, list[Any]] = (float("-inf"), [])
 
     def collect(self) -> Iterable[Any]:
@@ -81,8 +133,10 @@ class Collector:
 
     def collect_stored(self) -> Iterable[Any]:
         """The metrics that are read from the store, and how long operations take."""
-        yield from self._make(False, chain(self._moves(), self._state(), self._jobs(), self._erasures()))
-        yield from self._read_histograms().values()
+        counts, ages = self._counts.get(), self._ages.get() or Ages({}, {}, {})
+        stored = chain(_count(counts), self._wait(ages), self._jobs(), self._erasures())
+        yield from self._make(False, stored)
+        yield from self._histograms(ages)
 
     def collect_process(self) -> Iterable[Any]:
         """The metrics of this process."""
@@ -107,27 +161,12 @@ class Collector:
             self._collected = (time.monotonic(), families := list(self.collect()))
         return families
 
-    def _moves(self) -> Iterator[Sample]:
-        for kind, state, cause, count in self.tenant.dues.totals():
-            match State(state):
-                case State.RECYCLED:
-                    yield "memory_deleted", (kind, cause), count
-                case State.DELETED:
-                    yield "memory_purged", (kind,), count
-                case State.ARCHIVED if cause == Cause.RULE:
-                    yield "memory_archived", (kind,), count
-                case State.ACTIVE | State.ARCHIVED:
-                    yield "memory_restored", (kind,), count
-
-    def _state(self) -> Iterator[Sample]:
-        """What there is, what is late, and what waits for the time to be believed."""
-        dues, now = self.tenant.dues, self.tenant.now()
-        for kind, size, memories in dues.holdings():
-            yield "memory_storage_bytes", (kind,), size
-            yield "memory_count", (kind,), memories
-        for kind, late in find_overdue(dues, now).items():
-            yield "holdfast_overdue_seconds", (kind,), late / 1e6
-        yield "holdfast_sessions_behind", (), self.tenant.history.count_behind()
+    def _wait(self, ages: Ages) -> Iterator[Sample]:
+        """What is late, and what waits for the time to be believed."""
+        now = self.tenant.now()
+        for kind, since in ages.first_due.items():
+            if since <= now:
+                yield "holdfast_overdue_seconds", (kind,), (now - since) / 1e6
         belief = self.trust.look(now)
         yield "holdfast_clock_waiting_seconds", (), 0 if belief.since is None else (belief.now - belief.since) / 1e6
         waiting = find_all_waiting(self.tenant, now, belief)
@@ -159,30 +198,65 @@ class Collector:
         yield "holdfast_erasure_pending_seconds", (), 0 if record.oldest is None else (now - record.oldest) / SECOND
         yield "holdfast_erasure_objective_seconds", (), objective
 
-    def _read_histograms(self) -> dict[str, Any]:
-        """Ages and times of erasures, counted anew if that was a while ago."""
-        read, histograms = self._histograms
-        if time.monotonic() - read > _AGES_EVERY_SECONDS:
-            make = self._families.HistogramMetricFamily
-            kinds = [one for one in METRICS.values() if one.type == "histogram"]
-            histograms = {one.name: make(one.name, one.meaning, labels=one.labels) for one in kinds}
-            self._fill_ages(histograms["memory_age_days"])
-            self._fill_erasures(histograms["holdfast_erasure_seconds"])
-            self._histograms = (time.monotonic(), histograms)
-        return histograms
+    def _histograms(self, ages: Ages) -> Iterator[Any]:
+        """Ages, and how long erasures took."""
+        make = self._families.HistogramMetricFamily
+        kinds = {one.name: one for one in METRICS.values() if one.type == "histogram"}
+        families = {name: make(name, one.meaning, labels=one.labels) for name, one in kinds.items()}
+        for kind, counts in ages.counts.items():
+            _fill(families["memory_age_days"], kind, AGE_BUCKETS, counts, ages.days[kind])
+        for stage, (counts, seconds) in (self._erasure_times.get() or {}).items():
+            _fill(families["holdfast_erasure_seconds"], stage, ERASURE_BUCKETS, counts, seconds)
+        yield from families.values()
 
-    def _fill_ages(self, family: Any) -> None:
-        now = self.tenant.now()
-        bounds = [now - days * DAY - 1 for days in AGE_BUCKETS]
-        for kind, (counts, total) in self.tenant.dues.ages(bounds).items():
-            _fill(family, kind, AGE_BUCKETS, counts, (sum(counts) * now - total) / DAY)
+    def _read_ages(self) -> Ages:
+        dues, now = self.tenant.dues, self.tenant.now()
+        profiles = {profile.number: profile for name in dues.tenants() for profile in dues.profiles(name)}
+        counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(AGE_BUCKETS) + 1))
+        days: dict[str, float] = defaultdict(float)
+        first_due: dict[str, int] = {}
+        for row in dues.ages([now - age * DAY for age in AGE_BUCKETS], now):
+            after: int | None = 0
+            kind = "bin"
+            if row.state is not State.RECYCLED:
+                if (profile := profiles.get(row.profile)) is None:
+                    continue  # it was made meanwhile
+                kind, after = profile.kind, first_wait(profile.life, row.state)
+                if kind != HISTORY:
+                    counts[kind][len(AGE_BUCKETS) - row.place] += row.records
+                    days[kind] += (row.records * now - row.seconds * SECOND) / DAY
+            if after is not None:
+                first_due[kind] = min(row.first + after, first_due.get(kind, row.first + after))
+        return Ages(counts, days, first_due)
 
-    def _fill_erasures(self, family: Any) -> None:
+    def _read_erasure_times(self) -> dict[str, tuple[list[int], float]]:
         found = self.tenant.figures.count_erasures([seconds * SECOND for seconds in ERASURE_BUCKETS])
+        times: dict[str, tuple[list[int], float]] = {}
         for stage in ERASURE_STAGES:
             own = {one.bound: one for one in found if one.stage == stage}
             counts = [own[n].erasures if n in own else 0 for n in range(len(ERASURE_BUCKETS) + 1)]
-            _fill(family, stage, ERASURE_BUCKETS, counts, sum(one.total for one in own.values()) / SECOND)
+            times[stage] = counts, sum(one.total for one in own.values()) / SECOND
+        return times
+
+
+def _count(counts: StoreCounts | None) -> Iterator[Sample]:
+    """What there is, and what became of what there was."""
+    if counts is None:
+        return
+    for kind, (memories, size) in counts.live.items():
+        yield "memory_storage_bytes", (kind,), size
+        yield "memory_count", (kind,), memories
+    yield "holdfast_sessions_behind", (), counts.behind
+    for (kind, state, cause), count in counts.moves.items():
+        match State(state):
+            case State.RECYCLED:
+                yield "memory_deleted", (kind, cause), count
+            case State.DELETED:
+                yield "memory_purged", (kind,), count
+            case State.ARCHIVED if cause == Cause.RULE:
+                yield "memory_archived", (kind,), count
+            case State.ACTIVE | State.ARCHIVED:
+                yield "memory_restored", (kind,), count
 
 
 def _fill(family: Any, label: str, bounds: Sequence[int], counts: Sequence[int], total: float) -> None:

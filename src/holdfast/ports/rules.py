@@ -119,6 +119,33 @@ class Page(NamedTuple):
     last: tuple[int, int]
 
 
+class StoreCounts(NamedTuple):
+    """What is counted of the whole store."""
+
+    moves: dict[tuple[str, str, str], int]
+    """How many records ever moved, by kind, target state and cause."""
+    live: dict[str, tuple[int, int]]
+    """Live records of each kind, and their bytes."""
+    behind: int
+    """Sessions that parts have not followed."""
+
+
+class AgeCount(NamedTuple):
+    """Live records (or sessions) of a profile and a state that age from between two moments. Those in the recycle bin
+    have profile 0, and leave it then.
+    """
+
+    profile: int
+    state: State
+    place: int
+    """How many of the bounds are not after it."""
+    records: int
+    seconds: int
+    """The sum of these moments, each in whole seconds."""
+    first: int
+    """The earliest of them."""
+
+
 class DueReader(Protocol):
     """What is due, by the rules."""
 
@@ -218,15 +245,12 @@ class StoreFigures(Protocol):
     def overdue_since(self, tenant: str, now: int) -> Iterator[tuple[str, int]]:
         """For each kind of which something is due: since when."""
 
-    def totals(self) -> list[tuple[str, str, str, int]]:
-        """How many records ever moved: kind, target state, cause, count."""
+    def counts(self) -> StoreCounts:
+        """What there is, by one statement: on a cluster each is asked of all nodes."""
 
-    def holdings(self) -> list[tuple[str, int, int]]:
-        """Bytes and number of the live records of each kind."""
-
-    def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
-        """How many live records of each kind age from before each bound and after the next older one, the newest first
-        (so one count more than there are bounds), and the sum of the moments that they age from, each to the second.
+    def ages(self, bounds: Sequence[int], now: int) -> list[AgeCount]:
+        """All that is live, by what it ages from: before the first bound, from there on before the next, and so on; and
+        what has had its time in the recycle bin. Reads an entry of an index for each. Bounds matter to live records.
         """
 
     def give_back(self, pages: int) -> int:

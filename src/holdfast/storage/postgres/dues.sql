@@ -53,13 +53,30 @@ FROM sessions
 WHERE profile = $1 AND state = $2 AND state = 'active' AND aged_from > $3 AND aged_from <= $4
 GROUP BY 1, 2, 3, 4
 
+-- What is live has the code of its kind as its place, what moved -1, and sessions that parts have not followed -2. Each part
+-- has the subject first, so that a cluster adds up on each shard what it has of all of them.
+-- name: counts
+SELECT place, kind, state, cause, sum(records)::bigint AS records, sum(bytes)::bigint AS bytes
+FROM (SELECT subject, -1::bigint AS place, kind, state, cause, count AS records, 0::bigint AS bytes
+      FROM totals WHERE state <> 'added'
+      UNION ALL
+      SELECT subject, scope & :LAST_KIND, NULL, NULL, NULL, memories, bytes FROM scopes
+      UNION ALL
+      SELECT subject, -2, NULL, NULL, NULL, 1, 0 FROM sessions WHERE part_state <> state AND state <> 'deleting') AS counted
+GROUP BY 1, 2, 3, 4
+
 -- The sum of many moments is larger than a bigint.
 -- name: ages
-SELECT kind, place::bigint AS place, sum(records)::bigint AS records, sum(seconds)::bigint AS seconds
-FROM (SELECT profile, width_bucket(aged_from, translate($1::text, '[]', '{}')::bigint[]) AS place,
-             count(*) AS records, sum(aged_from / 1000000) AS seconds
-      FROM records WHERE state IN ('active', 'archived') GROUP BY 1, 2) AS aged
-JOIN profiles ON profiles.no = aged.profile GROUP BY 1, 2
+SELECT profile, state, width_bucket(aged_from, translate($1::text, '[]', '{}')::bigint[])::bigint AS place,
+       count(*) AS records, sum(aged_from / 1000000)::bigint AS seconds, min(aged_from) AS first
+FROM (SELECT subject, profile, state, aged_from FROM records WHERE state IN ('active', 'archived')
+      UNION ALL
+      SELECT subject, profile, state, aged_from FROM sessions WHERE state = 'active'
+      UNION ALL
+      SELECT subject, 0, 'recycled', purge_at FROM records WHERE state IN ('recycled', 'deleting') AND purge_at <= $2
+      UNION ALL
+      SELECT subject, 0, 'recycled', purge_at FROM sessions WHERE state IN ('recycled', 'deleting') AND purge_at <= $2) AS kept
+GROUP BY 1, 2, 3
 
 -- name: with_dead_rows
 SELECT relname::text FROM pg_stat_user_tables

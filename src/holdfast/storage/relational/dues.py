@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Final, NamedTuple
 
-from holdfast.core.decisions import Held, RecordFacts, Window
+from holdfast.core.decisions import Held, RecordFacts, Window, first_wait
 from holdfast.core.records import HISTORY, State, Subject
 from holdfast.core.rules import resolve
 from holdfast.core.values import DAY, SECOND, to_json
 from holdfast.ports.conversations import Session
-from holdfast.ports.rules import Census, DayCensus, Named, Page, Profile, Share
+from holdfast.ports.rules import AgeCount, Census, DayCensus, Named, Page, Profile, Share, StoreCounts
 from holdfast.ports.subjects import is_tombstone
 from holdfast.storage.relational.database import SqlStore, Transaction
 from holdfast.storage.relational.history import PurgedRow
-from holdfast.storage.relational.rows import START, FactsRow, TotalRow, all_keys, kind_name
+from holdfast.storage.relational.rows import START, FactsRow, all_keys, kind_name
 from holdfast.storage.relational.rules import Holds, ProfileRow, read_book, version_of
 from holdfast.storage.relational.sessions import find_session_hold, message_keys
 
@@ -95,21 +95,17 @@ class ShareRow(NamedTuple):
         return Held(users.get(self.subject or 0, ""), self.agent_id or "", self.session_id or "", self.id or "", {})
 
 
-class HoldingRow(NamedTuple):
-    """How much the store holds of a kind."""
+class CountRow(NamedTuple):
+    """How many records of a kind there are, if the place is the code of that; or ever moved (-1); or how many sessions
+    parts have not followed (-2).
+    """
 
-    kind: int
-    bytes: int
-    memories: int
-
-
-class AgesRow(NamedTuple):
-    """How many records of a kind age from between two bounds, and the sum of the moments, in seconds."""
-
-    kind: str
     place: int
+    kind: str
+    state: str
+    cause: str
     records: int
-    seconds: int
+    bytes: int
 
 
 class SqlDues(SqlStore):
@@ -263,21 +259,21 @@ class SqlDues(SqlStore):
         for earliest in filter(None, self._database.ask(int, "dues.earliest_binned", (now, tenant))):
             yield "bin", earliest
 
-    def totals(self) -> list[tuple[str, str, str, int]]:
-        return [(row.kind, row.state, row.cause, row.records) for row in self._database.ask(TotalRow, "dues.totals")]
+    def counts(self) -> StoreCounts:
+        moves: dict[tuple[str, str, str], int] = {}
+        live: dict[str, tuple[int, int]] = {}
+        behind = 0
+        for row in self._database.ask(CountRow, "dues.counts"):
+            if row.place >= 0:
+                live[kind_name(row.place)] = row.records, row.bytes
+            elif row.place == -1:
+                moves[row.kind, row.state, row.cause] = row.records
+            else:
+                behind = row.records
+        return StoreCounts(moves, live, behind)
 
-    def holdings(self) -> list[tuple[str, int, int]]:
-        found = self._database.ask(HoldingRow, "dues.bytes_by_kind")
-        return [(kind_name(row.kind), row.bytes, row.memories) for row in found]
-
-    def ages(self, bounds: Sequence[int]) -> dict[str, tuple[list[int], int]]:
-        first = [bound + 1 for bound in sorted(bounds)]
-        counts: dict[str, tuple[list[int], int]] = {}
-        for row in self._database.ask(AgesRow, "dues.ages", (to_json(first),)):
-            found, total = counts.get(row.kind, ([0] * (len(first) + 1), 0))
-            found[len(first) - row.place] += row.records
-            counts[row.kind] = (found, total + row.seconds * SECOND)
-        return counts
+    def ages(self, bounds: Sequence[int], now: int) -> list[AgeCount]:
+        return self._database.ask(AgeCount, "dues.ages", (to_json(sorted(bounds)), now))
 
     def give_back(self, pages: int) -> int:
         return self._database.give_back(pages)
@@ -293,11 +289,9 @@ class _Wait(NamedTuple):
 
 
 def _waits(profile: Profile) -> Iterator[_Wait]:
-    life = profile.life
     for state in (State.ACTIVE,) if profile.kind == HISTORY else (State.ACTIVE, State.ARCHIVED):
-        times = (life.delete_after, life.archive_after if state is State.ACTIVE else None)
-        if after := [time for time in times if time is not None]:
-            yield _Wait(profile.kind, profile.number, state, min(after))
+        if (after := first_wait(profile.life, state)) is not None:
+            yield _Wait(profile.kind, profile.number, state, after)
 
 
 def _is_kept(tx: Transaction, holds: Holds, row: PurgedRow) -> bool:

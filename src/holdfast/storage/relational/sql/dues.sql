@@ -86,12 +86,6 @@ FROM (SELECT subject AS number, min(purge_at) AS purge_at FROM records INDEXED B
 JOIN subjects ON subjects.no = number
 WHERE subjects.subject >= $2::text || '/' AND subjects.subject < $2::text || '0'
 
--- name: bytes_by_kind
-SELECT scope & :LAST_KIND AS kind, sum(bytes)::bigint AS bytes, sum(memories)::bigint AS memories FROM scopes GROUP BY 1
-
--- name: totals
-SELECT kind, state, cause, sum(count)::bigint AS records FROM totals WHERE state <> 'added' GROUP BY 1, 2, 3
-
 -- name: bin_of_sessions
 SELECT :SESSION
 FROM sessions INDEXED BY sessions_binned JOIN profiles ON profiles.no = sessions.profile
