@@ -168,7 +168,9 @@ def test_a_server_that_is_too_old_is_refused(server: PostgresServer) -> None:
 def test_a_role_that_may_not_make_things_is_told_what_it_needs(server: PostgresServer) -> None:
     role, url = new_role(server), server.new_database()
     theirs = server.url(name_of(url), user=role)
-    assert "grant the user what it needs" in str(refusal(theirs, StoreUnavailableError))
+    problem = str(refusal(theirs, StoreUnavailableError))
+    assert "are not there yet, and this user may not make them (permission denied" in problem
+    assert "run holdfast init-db as their owner" in problem
     administer(url, "GRANT CREATE ON DATABASE {} TO {}", name_of(url), role)
     with opened(theirs):
         pass

@@ -100,6 +100,14 @@ def prepare_schema(
         connection.execute("SELECT pg_advisory_lock(%s)", (lock_key(schema, "migration"),))
         try:
             _migrate(connection, schema, place)
+        except errors.InsufficientPrivilege as problem:
+            there = (
+                f"are of version {version}, this Holdfast needs {steps[-1].number}" if version else "are not there yet"
+            )
+            raise StoreUnavailableError(
+                f"the tables of {place} {there}, and this user may not make them ({problem.diag.message_primary}); "
+                "run holdfast init-db as their owner, or grant the user what it needs"
+            ) from problem
         finally:
             if not connection.closed:  # with a connection, its locks go too
                 connection.execute("SELECT pg_advisory_unlock(%s)", (lock_key(schema, "migration"),))
