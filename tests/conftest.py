@@ -76,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: tries more with --soak")
+    config.addinivalue_line("markers", "everywhere: is run on every engine, whatever else is not")
     config.addinivalue_line("markers", "sampled: on a server, only some parameters are tried without --soak")
     if forks := config.getoption("--forks"):
         config.pluginmanager.register(Forks(forks))
@@ -139,10 +140,12 @@ def _on_server(item: pytest.Item) -> bool:
 
 def _stride(item: pytest.Item) -> int:
     """One of how many tests on a server is run. What a service does is decided above the engines, which one suite for each
-    port holds to the same contract; so of tests of services every third is run there.
+    port holds to the same contract; so of tests of services every third is run there, and each that is marked for it.
     """
     if "sampled" in item.keywords:
         return 5
+    if "everywhere" in item.keywords:
+        return 1
     return 3 if item.path.parent.name in _SERVICES else 1
 
 

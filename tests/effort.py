@@ -12,6 +12,8 @@ soak: Final = pytest.mark.soak
 #: For a test whose many parameters do not depend on the engine: the places at which something breaks, the verbs that are
 #: refused, wrong inputs. On a server, which takes longer, a fifth of them are tried; all of them with ``--soak``.
 sampled: Final = pytest.mark.sampled
+#: For a test of services that is to run on every engine each time: histories that are compared with a model.
+everywhere: Final = pytest.mark.everywhere
 QUICK: Final = 0.1
 SOAK: Final = 10.0
 _scale = 1.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from effort import times
+from effort import everywhere, soak, times
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.texts import normalize_text
 
@@ -125,6 +125,8 @@ def _feeders(other: MemoryManager) -> Iterator[Callable[[Story, str], None]]:
     return cycle((add, add_many, talk))
 
 
+@everywhere
+@soak
 @pytest.mark.parametrize("way", [ByKey, ById, ByConversation])
 def test_no_old_value_surfaces(holdfast: Holdfast, engine_name: str, way: type[Story]) -> None:
     """Three corrections of each fact: thirty-four facts in each way are more than three hundred."""
