@@ -157,16 +157,16 @@ EDGES = {"python": python, "aio": aio, "rest": rest, "mcp": mcp, "cli": cli}
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_corrections_are_the_same_at_every_edge(edge: str, tmp_path: Path) -> None:
-    with EDGES[edge](tmp_path) as call:
+def test_corrections_are_the_same_at_every_edge(edge: str, home: Path) -> None:
+    with EDGES[edge](home) as call:
         _tell_corrections(call)
         _tell_same_texts(call, edge)
         _tell_what_is_kept_out(call)
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_a_context_has_the_same_options_at_every_edge(edge: str, tmp_path: Path) -> None:
-    with EDGES[edge](tmp_path) as call:
+def test_a_context_has_the_same_options_at_every_edge(edge: str, home: Path) -> None:
+    with EDGES[edge](home) as call:
         for place in ("Lyon", "Paris", "Vienna", "Rome"):
             call("add", content=f"Ann takes the night train to {place} with a window seat.")
         whole = call("context", query="night trains", max_tokens=400)

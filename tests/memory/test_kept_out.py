@@ -12,6 +12,10 @@ import pytest
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.errors import HeldError, InvalidInputError, KeptOutError, NotFoundError, StorageError
+from holdfast.core.records import Subject
+from holdfast.core.texts import hash_text
+from holdfast.storage.relational.database import Database
+from holdfast.storage.stores import stores_over
 from holdfast.store import _BackupHost
 from homes import Homes
 from lifecycle.fuses import DeathError, Fuse
@@ -246,6 +250,19 @@ def test_it_is_erased_with_the_user(home: Path, holdfast: Holdfast, memory: Memo
     assert [path for path in (home / "keys" / "kept_out").rglob("*") if path.is_file()] == []
     assert memory.kept_out() == []
     assert memory.add(AGAIN)["operation"] == "add", "nothing is known of who was erased"
+
+
+def test_what_is_kept_of_a_text_differs_from_user_to_user(
+    holdfast: Holdfast, memory: MemoryManager, gone: str, database: Database
+) -> None:
+    """It is signed with the user's key: without that, nobody can try whether it is of a text."""
+    other = holdfast.manager("someone_else", "agent")
+    other.delete(other.add(TEA)["memory_id"], keep_out=True)
+    store = stores_over(database).kept_out
+    (mine,), (theirs,) = (store.list(Subject("default", one.user_id)) for one in (memory, other))
+    assert mine.print != theirs.print
+    for forms in (str(hash_text(TEA)), f"{hash_text(TEA) % 2**64:016x}"):
+        assert forms not in mine.print
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -180,6 +181,30 @@ def test_age_counts_from_a_correction_and_not_from_an_update(
     assert memory.get(updated)["is_archived"]
 
 
+CORRECTIONS: dict[str, Callable[[MemoryManager, str], Any]] = {
+    "correct": lambda memory, one: memory.correct(one, "Ann lives in Lyon."),
+    "supersedes": lambda memory, one: memory.add("Ann lives in Lyon.", supersedes=one),
+    "key": lambda memory, _: memory.add("Ann lives in Lyon.", key="city"),
+    "revert": lambda memory, one: memory.revert(one, to=1),
+}
+
+
+@pytest.mark.parametrize("correct", CORRECTIONS.values(), ids=CORRECTIONS)
+def test_every_correction_lets_the_age_count_anew_and_takes_no_room(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, correct: Callable[[MemoryManager, str], Any]
+) -> None:
+    memory_id = memory.add("Ann lives in Nice.", key="city")["memory_id"]
+    memory.update(memory_id, "Ann lives in Metz.")
+    holdfast.quotas.set("long_term", max_memories=1, max_bytes=40, user_id=memory.user_id)
+    clock.advance(days=300)
+    correct(memory, memory_id)
+    clock.advance(days=364)
+    holdfast.sweep(confirm=True)
+    assert not memory.get(memory_id)["is_archived"]
+    clock.advance(days=1)
+    assert memory.get(memory_id)["is_archived"]
+
+
 def test_a_correction_reaches_an_archived_copy_too(holdfast: Holdfast, memory: MemoryManager, clock: FakeClock) -> None:
     copy = memory.add("Ann lives in Paris.", metadata={"said": "in May"})["memory_id"]
     clock.advance(days=366)
@@ -220,6 +245,33 @@ def test_rules_say_how_many_versions_are_kept_and_for_how_long(
         holdfast.policies.set("history", versions=3)
     with pytest.raises(InvalidRuleError):
         holdfast.policies.set("persona", versions=-1)
+
+
+@pytest.mark.parametrize("begins_now", [False, True])
+def test_what_a_rule_does_not_keep_is_not_recalled_as_of_its_time(
+    holdfast: Holdfast, memory: MemoryManager, clock: FakeClock, *, begins_now: bool
+) -> None:
+    began = clock.now
+    memory_id = memory.add("Ann lives at number 0", "persona")["memory_id"]
+    for number in range(1, 13):
+        clock.advance(days=1)
+        memory.correct(memory_id, f"Ann lives at number {number}")
+
+    def recalled() -> list[int]:
+        """The days as of which something is recalled, which is what was said then."""
+        if begins_now:
+            holdfast.recall.forget()
+        told = [contents(memory.retrieve(WHERE, "persona", as_of=began + timedelta(days=day))) for day in range(13)]
+        assert all(one == [f"Ann lives at number {day}"] for day, one in enumerate(told) if one)
+        return [day for day, one in enumerate(told) if one]
+
+    assert recalled() == list(range(2, 13))
+    holdfast.policies.set("persona", versions=5, confirm=True)
+    assert recalled() == list(range(7, 13))
+    holdfast.policies.set("persona", versions=5, versions_days=3, confirm=True)
+    assert recalled() == list(range(9, 13))
+    clock.advance(days=2)
+    assert recalled() == list(range(11, 13))
 
 
 def test_a_preview_counts_the_versions_that_a_sweep_would_delete(
@@ -372,11 +424,15 @@ def test_as_of_never_brings_back_what_may_not_be_read_now(
     assert len(memory.retrieve(WHERE, as_of=then)) == 2
     memory.delete(binned)
     assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Lyon."]
+    holdfast.recall.forget()  # as another process reads it, which begins now
+    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Lyon."]
     memory.restore(binned)
     assert sorted(contents(memory.retrieve(WHERE, as_of=then))) == ["Ann lives in Lyon.", "Ann lives in Paris."]
     holdfast.policies.set("long_term", memory_id=old, user_id=memory.user_id, delete_after_days=3, confirm=True)
     clock.advance(days=4)
-    assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Paris."]
+    for _ in range(2):
+        assert contents(memory.retrieve(WHERE, as_of=then)) == ["Ann lives in Paris."]
+        holdfast.recall.forget()
     holdfast.erase_user(memory.user_id)
     assert memory.retrieve(WHERE, as_of=then) == []
 
