@@ -66,6 +66,8 @@ class TextSteps(Steps):
             return
         number = place % len(thing.ended) + 1
         said = thing.ended[number - 1]
+        if not said.text:
+            return  # it ended in a step that was cut short, and nobody knows what it said
         if said in self.model.history(thing, self.now) or not self.model.is_visible(thing, self.now):
             self.change(thing, said.text, self.memory(thing).revert, number)
         else:

@@ -403,8 +403,10 @@ class World(TextSteps):
         self.ledger = self.holdfast.ledger.last()
         erasure = self.act(self.holdfast.erase_user, user)
         self.model.erase(user)
+        if not self.is_lost and erasure.pending:  # it says that it was cut short: whoever is left goes on with it
+            assert self.fault is not None
+            self.is_lost = True
         if not self.is_lost:
-            assert not erasure.pending
             self.forget_rules_and_holds(self.model)
             self.check_forgotten(self.home)
 
