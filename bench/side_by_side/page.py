@@ -86,7 +86,9 @@ _FOUND: Final = """\
 - Two processes that add at once slept up to 5 ms for a lock that is held for half a millisecond. They look for it more
   often now.
 - The first erasure of a process (delete all) spent more time on imports than on erasing: it loaded what reads rows for
-  backups, and what writes public keys in every form. A cold start makes no statement of the store that it does not use.
+  backups, and what writes public keys in every form.
+- Three quarters of a cold start are imports, and a third of it is Python making some 180 small classes. It loads no
+  kind of memory that is not asked for, and translates no statement that it does not use.
 - sqlite-vec by hand adds, corrects and deletes in less time, because it does less: no words to search by, no quotas, no
   versions, no audit chain, no recycle bin; and what was deleted is still in its files.
 - InMemoryStore writes nothing to a disk; what it has is gone with its process.
