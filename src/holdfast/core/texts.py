@@ -42,7 +42,7 @@ def _fold(text: str) -> str:
     marks depends on that, and what is folded may be something that cannot be seen.
     """
     folded = unicodedata.normalize("NFKD", text).casefold()
-    return unicodedata.normalize("NFKC", _UNSEEN.sub("", unicodedata.normalize("NFKD", folded)))
+    return unicodedata.normalize("NFKC", re.sub(_UNSEEN, "", unicodedata.normalize("NFKD", folded)))
 
 
 def hash_text(text: str) -> int:
