@@ -37,7 +37,6 @@ from holdfast.memory.additions import (
     Addition,
     Additions,
     Extract,
-    Imports,
     change_item,
     check_contents,
     describe_added,
@@ -300,11 +299,15 @@ class Memory(UserData):
         """Add memories that were made elsewhere, with the dates that they had, as from ``source`` (``import:crm``).
 
         Each has a ``key`` (its id where it comes from) and a ``content``, and may have ``memory_type``, ``metadata``,
-        ``created_at`` and ``updated_at``; an episode has ``task``, ``messages``, ``steps`` and ``tool_calls``. What is
+        ``created_at`` and ``updated_at``; an episode has ``task``, ``messages``, ``steps`` and ``tool_calls``; an
+        entity has ``name``, ``entity_type``, ``description``, ``attributes`` and ``relations``, and no content. What is
         there under its key is not added again; if it has changed since where it comes from, and not here, it is
-        corrected. Each is imported or ``skipped`` for itself. ``dry_run`` writes nothing; ``forget_source`` undoes it.
+        corrected. An entity that is there gets what was not known of it. Each is imported or ``skipped`` for itself.
+        ``dry_run`` writes nothing; ``forget_source`` undoes it.
         """
-        return Imports(self._records, self._additions, self.episodic, source).run(items, dry_run=dry_run)
+        from holdfast.memory.imports import Imports
+
+        return Imports(self._records, self._additions, self.episodic, self.entity, source).run(items, dry_run=dry_run)
 
     def remember(self, messages: Sequence[Mapping[str, Any]], extract: Extract) -> list[RememberResult]:
         """Add the facts of a conversation: what your own ``extract`` makes of its messages. None is built in.

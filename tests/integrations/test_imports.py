@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import InvalidInputError
+from holdfast import Holdfast, InvalidInputError
 from holdfast.edges.cli.app import app
 from holdfast.integrations import imports
 from holdfast.integrations.imports import Found, read_chatgpt, read_claude, read_jsonl
@@ -319,6 +319,42 @@ def test_an_export_of_holdfast_is_imported_elsewhere(tmp_path: Path, shell: Any)
     assert {name: tea[name] for name in ("content", "key", "created_at")} == {
         name: old[name] for name in ("content", "key", "created_at")
     }
+
+
+def test_entities_of_an_export_are_imported_with_what_holds_of_them(tmp_path: Path, shell: Any) -> None:
+    with Holdfast.open(home=tmp_path / "home") as holdfast:
+        entity = holdfast.manager("ann", "cli").entity
+        entity.add("Zoe", "person", {"job": "cook"}, description="Her sister", since="2025-01-01")
+        entity.relate("Zoe", "lives_in", "Leeds", since="2025-02-01")
+        entity.relate("Zoe", "works_at", "ACME", since="2025-03-01", until="2025-04-01")
+    shell("export", "ann", "--to", str(tmp_path / "ann.zip"))
+    done = shell("import", "jsonl", str(tmp_path / "ann.zip"), "--user", "bea")
+    assert (done["added"], done["corrected"]) == (3, 1), "the relation is told of an entity that is there by then"
+    assert "a fact that has ended is not imported" in {one["reason"] for one in done["skipped"]}
+    with Holdfast.open(home=tmp_path / "home") as holdfast:
+        zoe = holdfast.manager("bea", "cli").entity.get("Zoe")
+        assert (zoe["entity_type"], zoe["description"], zoe["attributes"]) == ("person", "Her sister", {"job": "cook"})
+        assert [(one["target"], one["since"][:10]) for one in zoe["relations"]] == [("Leeds", "2025-02-01")]
+    again = shell("import", "jsonl", str(tmp_path / "ann.zip"), "--user", "bea")
+    assert (again["added"], again["corrected"], again["existing"]) == (0, 0, 4)
+
+
+def test_an_entity_on_a_line_has_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "entities.jsonl"
+    path.write_text(
+        '{"memory_type": "entity", "name": "Zoe", "attributes": {"job": "cook"}}\n'
+        '{"memory_type": "entity", "content": "Zoe"}\n'
+        '{"memory_type": "entity", "attributes": {}}\n'
+    )
+    first, *others = read_jsonl(path)
+    assert first.item == {
+        "key": "entity:Zoe",
+        "memory_type": "entity",
+        "name": "Zoe",
+        "attributes": {"job": "cook"},
+        "metadata": {},
+    }
+    assert ["'content'" in others[0].problem, "has none" in others[1].problem] == [True, True]
 
 
 def test_an_export_that_comes_back_to_its_own_store_adds_nothing(tmp_path: Path, shell: Any) -> None:

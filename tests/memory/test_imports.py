@@ -152,3 +152,74 @@ def test_documents_go_under_their_keys(memory: MemoryManager) -> None:
     memory.import_memories([item], source=SOURCE)
     assert counts(memory.import_memories([item], source=SOURCE)) == (0, 0, 1, 0, 0)
     assert memory.structured.get("books", "emma") == {"title": "Emma"}
+
+
+ANN: dict[str, Any] = {
+    "key": "crm:ann",
+    "memory_type": "entity",
+    "name": "Ann",
+    "entity_type": "person",
+    "description": "A friend of Bob's",
+    "attributes": {"job": "baker"},
+    "relations": [{"relation": "works_at", "target": "ACME", "since": "2025-12-01T00:00:00Z"}],
+    "metadata": {"vip": True},
+    "created_at": "2025-11-01T00:00:00Z",
+}
+
+
+def test_entities_keep_what_is_known_of_them_since_when(memory: MemoryManager) -> None:
+    assert counts(memory.import_memories([ANN], source=SOURCE)) == (1, 0, 0, 0, 0)
+    ann = memory.entity.get("ann")
+    assert (ann["entity_type"], ann["description"], ann["attributes"]) == (
+        "person",
+        "A friend of Bob's",
+        {"job": "baker"},
+    )
+    assert [(one["name"], one["target"], one["since"][:10]) for one in ann["relations"]] == [
+        ("works_at", "ACME", "2025-12-01")
+    ]
+    (job,) = memory.entity.history("Ann", "job")
+    assert job["since"] == "2025-11-01T00:00:00+00:00"
+    found = memory.get(ann["entity_id"])
+    assert (found["created_at"], found["source"], found["metadata"]["vip"]) == (
+        "2025-11-01T00:00:00+00:00",
+        SOURCE,
+        True,
+    )
+    assert counts(memory.import_memories([ANN], source=SOURCE)) == (0, 0, 1, 0, 0)
+
+
+def test_an_entity_that_is_there_gets_what_was_not_known_and_keeps_the_rest(memory: MemoryManager) -> None:
+    own = memory.entity.add("Ann", attributes={"job": "cook"})
+    memory.entity.relate("Ann", "works_at", "ACME")
+    memory.entity.end("Ann", "works_at")
+    items = [{**ANN, "attributes": {"job": "baker", "age": 30}}, {**ANN, "key": "crm:2", "attributes": {"height": 2}}]
+    assert counts(memory.import_memories(items, source=SOURCE, dry_run=True)) == (0, 2, 0, 0, 0)
+    assert memory.entity.get("Ann")["attributes"] == {"job": "cook"}
+    assert counts(memory.import_memories(items, source=SOURCE)) == (0, 2, 0, 0, 0)
+    ann = memory.entity.get("Ann")
+    assert (ann["entity_id"], ann["attributes"]) == (own, {"job": "cook", "age": 30, "height": 2})
+    assert ann["relations"] == [], "what has ended here does not begin again"
+    assert memory.get(own)["source"] == "agent:helper"
+    assert counts(memory.import_memories(items, source=SOURCE)) == (0, 0, 2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": None},
+        {"name": 7},
+        {"attributes": []},
+        {"attributes": {"x": float("nan")}},
+        {"relations": {}},
+        {"relations": [{"relation": "knows"}]},
+        {"relations": [{"relation": "knows", "target": "Bob", "how": "well"}]},
+        {"entity_type": 5},
+        {"content": "Ann"},
+    ],
+)
+def test_an_entity_of_another_form_is_skipped(memory: MemoryManager, wrong: dict[str, Any]) -> None:
+    done = memory.import_memories([{**ANN, **wrong}, {**ANN, "name": "Bea"}], source=SOURCE)
+    assert counts(done) == (1, 0, 0, 0, 1)
+    assert done["skipped"][0]["position"] == 0
+    assert [one["metadata"]["name"] for one in memory.list_memories("entity")] == ["ACME", "Bea"]

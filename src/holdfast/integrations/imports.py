@@ -47,7 +47,8 @@ def _open(path: Path, pattern: str) -> Iterator[Iterator[tuple[str, IO[str]]]]:
             yield ((file.name, file.open(**_TEXT)) for file in sorted(path.glob(pattern)))
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                names = sorted(name for name in archive.namelist() if fnmatch(name.rpartition("/")[2], pattern))
+                names = [name for name in archive.namelist() if fnmatch(name.rpartition("/")[2], pattern)]
+                names.sort(key=lambda name: (name == "facts.jsonl", name))  # facts are of entities
                 yield ((name, io.TextIOWrapper(archive.open(name), **_TEXT)) for name in names)
         else:
             is_meant = fnmatch(path.name, pattern) or pattern.startswith(("conversations", "*"))
@@ -258,24 +259,32 @@ def _read_lines(name: str, file: IO[str]) -> Iterator[Found]:
                 found = _read_line(json.loads(line))
             except (ValueError, RecursionError) as problem:
                 found = f"it is not JSON: {problem}"
+            except KeyError as missing:
+                found = f"it has no {missing}"
             where = f"{name}, line {number}"
-            yield Found(where, problem=found) if isinstance(found, str) else Found(where, found)
+            if found is not None:
+                yield Found(where, problem=found) if isinstance(found, str) else Found(where, found)
 
 
+_OF_ENTITIES: Final = ("name", "entity_type", "description", "attributes", "relations")
 _PARTS: Final = ("content", "memory_type", "created_at", "updated_at", "task", "steps", "messages", "tool_calls")
 
 
-def _read_line(given: Any) -> dict[str, Any] | str:
-    """A line as ``import_memories`` takes it, or why it is none."""
+def _read_line(given: Any) -> dict[str, Any] | str | None:
+    """A line as ``import_memories`` takes it, or why it is none; ``None`` if it says nothing that others do not."""
     if not isinstance(given, dict):
         return "it is not a JSON object"
+    if given.get("type") == "fact":
+        return _read_fact(given)
     if "type" in given and given["type"] != "memory":
-        return f"a {given['type']} of an export is not imported; only its memories are"
+        return f"a {given['type']} of an export is not imported; only its memories and entities are"
     if "type" in given and given.get("state") not in ("active", "archived"):
         return "it is in the recycle bin there"
     details, metadata = given.get("details") or {}, dict(given.get("metadata") or {})
     if given.get("type") and given.get("memory_type") == "structured":
         given = {**given, "content": metadata.pop("document", None)}
+    if given.get("memory_type") == "entity":
+        return _read_entity(given, metadata)
     unknown = [] if "memory_id" in given else [name for name in given if name not in (*_PARTS, "id", "key", "metadata")]
     if unknown:
         return f"there is no field {unknown[0]!r}; what else there is to say goes into metadata"
@@ -284,3 +293,30 @@ def _read_line(given: Any) -> dict[str, Any] | str:
     own = given.get("memory_id") or f"jsonl:{given.get('id') or _digest(said)}"
     named = given.get("name") if given.get("memory_type") == "long_term" else None
     return {**item, "metadata": metadata, "key": given.get("key") or named or own}
+
+
+def _read_entity(given: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any] | str:
+    """The same of an entity. An export has in its metadata what is known of it; its relations are facts."""
+    if "memory_id" in given:
+        known = {name: metadata.pop(name, None) for name in _OF_ENTITIES}
+    else:
+        known = {name: given.get(name) for name in _OF_ENTITIES}
+        fields = ("memory_type", "id", "key", "metadata", "created_at", "updated_at", *_OF_ENTITIES)
+        if unknown := [name for name in given if name not in fields]:
+            return f"an entity has no field {unknown[0]!r}; what else there is to say goes into metadata"
+    if not isinstance(known["name"], str):
+        return "an entity is imported by its name, and this one has none"
+    made = {name: given[name] for name in ("created_at", "updated_at") if given.get(name) is not None}
+    item = {name: value for name, value in known.items() if value is not None}
+    key = given.get("key") or given.get("id") or f"entity:{known['name']}"
+    return {**item, **made, "memory_type": "entity", "metadata": metadata, "key": key}
+
+
+def _read_fact(given: dict[str, Any]) -> dict[str, Any] | str | None:
+    """A relation that holds, as an entity that has it; ``None`` for an attribute that does, which the entity has."""
+    if given.get("until") is not None:
+        return "a fact that has ended is not imported"
+    if given.get("target") is None:
+        return None
+    relation = {"relation": given["name"], "target": given["target"], "since": given["since"]}
+    return {"key": given["fact_id"], "memory_type": "entity", "name": given["entity"], "relations": [relation]}

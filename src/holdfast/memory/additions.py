@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from holdfast.core.errors import (
-    ConflictError,
-    ExpiredError,
-    InvalidContentError,
-    InvalidInputError,
-    KeptOutError,
-    QuotaExceededError,
-    quote,
-)
-from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Usage, kind_of
-from holdfast.core.texts import texts_within
+from holdfast.core.errors import InvalidContentError, InvalidInputError, quote
+from holdfast.core.records import TYPES, Kind, MemoryType, Message, Record, Usage
 from holdfast.core.values import (
     MAX_DERIVED_FROM,
     NO_ORIGIN,
     Origin,
     check_content,
     check_metadata,
-    describe_duration,
     dump_json,
     is_id,
     iso,
-    past_moment,
 )
-from holdfast.memory.corrections import ENTITY_VERBS, Corrections, name_of
+from holdfast.memory.corrections import ENTITY_VERBS, Corrections
 from holdfast.memory.entity import draft_text, refresh_entity_text
-from holdfast.memory.records import Changed, Draft, DurableRecords, NamedDraft
+from holdfast.memory.records import Changed, Draft, DurableRecords
 from holdfast.memory.search import Search
 from holdfast.memory.services import Services
 from holdfast.memory.user_data import refuse_kind
@@ -42,17 +30,9 @@ from holdfast.recall.passages import INDEXED_CHARS, SEARCH_TEXT, TARGET
 from holdfast.recall.ranking import SIMILAR
 
 if TYPE_CHECKING:
-    from holdfast.memory.episodic import Episodic
     from holdfast.memory.short_term import ShortTerm
     from holdfast.memory.working import Working
-    from holdfast.results.memory import (
-        AddManyResult,
-        AddResult,
-        ImportResult,
-        RememberResult,
-        SimilarResult,
-        WriteResult,
-    )
+    from holdfast.results.memory import AddManyResult, AddResult, RememberResult, SimilarResult, WriteResult
 
 
 MOST_AT_ONCE: Final = 100_000
@@ -361,139 +341,3 @@ def _check_fact(fact: object, messages: Sequence[Mapping[str, Any]]) -> dict[str
             f"extract gave a fact that is derived from {quote(unknown[0])}, which is none of the messages"
         )
     return {**given, "derived_from": named}
-
-
-# --- memories from elsewhere ------------------------------------------------------------------------------------------
-
-#: What is wrong with one memory, which does not keep others from being imported.
-_REFUSED: Final = (InvalidInputError, KeptOutError, QuotaExceededError, ConflictError)
-_IMPORTED: Final = frozenset(
-    ["key", "content", "memory_type", "metadata", "created_at", "updated_at", "task", "steps", "messages", "tool_calls"]
-)
-
-
-class _Import(NamedTuple):
-    """A memory from elsewhere, ready to be written."""
-
-    position: int
-    key: str
-    kind: Kind
-    draft: Draft
-
-    @property
-    def name(self) -> str:
-        return str(self.draft.name)
-
-
-class Imports:
-    """How memories that were made elsewhere are added to a scope, with their dates and under their own ids."""
-
-    def __init__(self, records: DurableRecords, additions: Additions, episodes: Episodic, source: object) -> None:
-        self._records, self._additions, self._episodes = records, additions, episodes
-        self._origin, self._now = records.origin(source, None), records.services.now()
-        self.result: ImportResult = {"added": 0, "corrected": 0, "existing": 0, "kept_out": 0, "skipped": []}
-
-    def run(self, items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> ImportResult:
-        """Import what can be; say what became of it."""
-        if isinstance(items, str | Mapping) or not isinstance(items, Sequence):
-            raise InvalidInputError(f"items must be a list of objects, not {quote(items)}")
-        self._records.scope.check_one()
-        self._records.check_agent()
-        drafted: dict[tuple[Kind, str], _Import] = {}
-        for position, item in enumerate(items):
-            try:
-                one = self._draft(position, item)
-                if (one.kind, one.name) in drafted:
-                    raise InvalidInputError(f"another memory before it has the key {one.key!r}")
-                drafted[one.kind, one.name] = one
-            except _REFUSED as problem:
-                key = item.get("key") if isinstance(item, Mapping) else None
-                self._skip(position, key if isinstance(key, str) else None, str(problem))
-        for kind in {one.kind.name: one.kind for one in drafted.values()}.values():
-            new = self._choose(kind, [one for one in drafted.values() if one.kind is kind])
-            if dry_run:
-                self.result["added"] += len(new)
-            else:
-                self._write(kind, new)
-        return self.result
-
-    def _draft(self, position: int, item: Mapping[str, Any]) -> _Import:
-        if not isinstance(item, Mapping) or not isinstance(item.get("key"), str):
-            raise InvalidInputError(f"a memory is an object with a key and a content, not {quote(item)}")
-        if unknown := sorted(set(item) - _IMPORTED):
-            raise InvalidInputError(f"a memory has no field {unknown[0]!r}; it has {', '.join(sorted(_IMPORTED))}")
-        kind, key = kind_of(item.get("memory_type", MemoryType.LONG_TERM)), item["key"]
-        if not kind.durable or kind.name is MemoryType.ENTITY:
-            raise refuse_kind(kind, "imported", "only long_term, persona, episodic and structured memory can")
-        metadata = check_metadata(item.get("metadata"))
-        if kind.name is MemoryType.STRUCTURED:
-            draft = self._additions.draft(kind, item.get("content"), {"key": key, **metadata}, self._origin)
-        elif kind.name is MemoryType.EPISODIC:
-            from holdfast.memory.episodic import draft_episode
-
-            draft = draft_episode(self._episodes, item, metadata, self._origin)
-        else:
-            draft = self._additions.draft(kind, item.get("content"), metadata, self._origin)
-        check_content(draft.content, max_bytes=self._records.services.max_content_bytes)
-        name = draft.name or name_of(self._records.scope, kind, key)
-        return _Import(position, key, kind, self._date(kind, item, replace(draft, name=name)))
-
-    def _date(self, kind: Kind, item: Mapping[str, Any], draft: Draft) -> Draft:
-        """A draft with the dates that it had; ``ExpiredError`` where its time is over already."""
-        made, changed = item.get("created_at"), item.get("updated_at")
-        advice = "give the time when it was made"
-        created_at = self._now if made is None else past_moment(made, now=self._now, advice=advice)
-        updated_at = created_at if changed is None else past_moment(changed, now=self._now, advice=advice)
-        dated_at = max(created_at, updated_at) if kind.name is MemoryType.EPISODIC else created_at
-        life = self._records.services.rules.life(kind.name.value, self._records.scope)
-        if life.delete_after is not None and dated_at + life.delete_after <= self._now:
-            raise ExpiredError(
-                f"it is of {iso(dated_at)}, and {kind.name} memory is kept for {describe_duration(life.delete_after)}; "
-                f"to keep it, set a longer rule first: holdfast policy set {kind.name} --delete-after …"
-            )
-        changed_at, dated_at = min(self._now, max(created_at, updated_at)), min(self._now, dated_at)
-        return replace(draft, created_at=min(self._now, created_at), updated_at=changed_at, dated_at=dated_at)
-
-    def _choose(self, kind: Kind, found: list[_Import]) -> list[_Import]:
-        """Those that are to be written: new ones, and those that have changed where they come from."""
-        services, subject = self._records.services, self._records.scope.subject
-        texts = {one.position: [one.draft.content, *texts_within(one.draft.body)] for one in found}
-        kept = services.keep_out.find(subject, [text for said in texts.values() for text in said])
-        there = services.records.find_named(subject, kind, [one.name for one in found], now=self._now) if found else {}
-        own_ids = [one.key for one in found if is_id(one.key)]  # of an export of this store
-        originals = services.records.fetch(subject, own_ids, now=self._now) if own_ids else {}
-        new = []
-        for one in found:
-            record = there.get(one.name) or originals.get(one.key)
-            if not kept.isdisjoint(texts[one.position]):
-                self.result["kept_out"] += 1
-            elif record is None:
-                new.append(one)
-            elif record.pack is not None or (record.content, record.body) == (one.draft.content, one.draft.body):
-                self.result["existing"] += 1
-            elif not (record.source or "").startswith("import:") or record.updated_at >= (one.draft.updated_at or 0):
-                reason = f"memory {record.id} was changed here, or is newer than this; it is left as it is"
-                self._skip(one.position, one.key, reason)
-            else:
-                new.append(one)
-        return new
-
-    def _write(self, kind: Kind, new: Sequence[_Import]) -> None:
-        if not new:
-            return
-        try:
-            outcomes, _ = self._records.put_named(kind.name, [NamedDraft(one.name, one.draft) for one in new])
-        except _REFUSED as problem:
-            if len(new) > 1:
-                for one in new:
-                    self._write(kind, [one])
-            elif isinstance(problem, KeptOutError):
-                self.result["kept_out"] += 1
-            else:
-                self._skip(new[0].position, new[0].key, str(problem))
-            return
-        for outcome in outcomes:
-            self.result["added" if outcome.version == 1 else "corrected"] += 1
-
-    def _skip(self, position: int, key: str | None, reason: str) -> None:
-        self.result["skipped"].append({"position": position, "key": key, "reason": reason})

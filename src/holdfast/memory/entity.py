@@ -76,14 +76,14 @@ class Entity:
         ``source`` and ``derived_from`` are the entity's, with all that is known of it: the last that were given count.
         """
         self._records.check_agent()
-        _check_name(name)
+        check_name(name)
         origin = self._records.origin(source, derived_from)
         given = {**check_metadata(metadata), "name": name}
         if entity_type is not None:
             given["entity_type"] = check_id(entity_type, "entity_type")
         if description is not None:
-            given["description"] = check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
-        checked, begins = _check_attributes(attributes or {}), self._at(since, "since")
+            given["description"] = check_description(description)
+        checked, begins = check_attributes(attributes or {}), self._at(since, "since")
         entity_id = self._ensure(name, given, origin)
         self._set(entity_id, checked, begins)
         return entity_id
@@ -91,7 +91,7 @@ class Entity:
     def set(self, entity: str, attributes: Mapping[str, Any], *, since: When = None) -> None:
         """Set attributes: the value that each had until then ends, it is not overwritten."""
         self._records.check_agent()
-        checked, begins = _check_attributes(attributes), self._at(since, "since")
+        checked, begins = check_attributes(attributes), self._at(since, "since")
         self._set(self._resolve(entity).id, checked, begins)
 
     def _set(self, entity_id: str, attributes: Mapping[str, Any], since: int) -> None:
@@ -122,7 +122,7 @@ class Entity:
             raise InvalidInputError(f"the relation would end ({iso(ends)}) before it begins ({iso(begins)})")
         check_id(relation, "relation")
         for end in (source, target):
-            self._resolve(end) if is_id(end) else _check_name(end)
+            self._resolve(end) if is_id(end) else check_name(end)
         one, other = (
             self._resolve(end).id if is_id(end) else self._ensure(end, {"name": end}) for end in (source, target)
         )
@@ -343,12 +343,18 @@ def draft_text(content: str, metadata: dict[str, Any], origin: Origin) -> Draft:
     return Draft(content, {**metadata, "description": content}, origin, name=name)
 
 
-def _check_name(name: object) -> None:
+def check_name(name: object) -> None:
+    """``InvalidInputError`` for what an entity cannot go by."""
     if is_id(check_id(name, "name")):
         raise InvalidInputError(f"the name {quote(name)} has the form of a memory's id; give the entity another")
 
 
-def _check_attributes(attributes: object) -> dict[str, Any]:
+def check_description(description: object) -> str:
+    """What an entity is, if it can be kept."""
+    return check_content(description, "description", max_bytes=_MAX_VALUE_BYTES)
+
+
+def check_attributes(attributes: object) -> dict[str, Any]:
     """Attributes that can be kept: names, and JSON values of a reasonable size."""
     if not isinstance(attributes, Mapping):
         raise InvalidInputError(f"attributes must be an object (a dict), not {quote(attributes)}")
