@@ -148,7 +148,9 @@ class Settings:
     rate_per_second: float = _number(
         "How many requests of one API key (or address, without a key) are answered each second; 0: any.", 200.0, 0
     )
-    requests_at_once: int = _number("How many requests one process answers at the same time.", 500, 1)
+    requests_at_once: int = _number(
+        "How many requests are at work or wait at the same time, in all workers of a service.", 2_000, 1
+    )
     connections: int = _number(
         "The most connections that one process has; fewer, where it may not open so many files.", 1_000, 1
     )
