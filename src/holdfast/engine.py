@@ -115,10 +115,10 @@ class Holdfast(TenantServices):
         """The same open store for another tenant: one database, one set of indexes and keys. Closing either closes
         both.
         """
-        if check_tenant(tenant) == self.tenant:
+        if tenant == self.tenant:
             return self
         others = self._others
-        if (other := others.get(tenant)) is None:
+        if (other := others.get(check_tenant(tenant))) is None:
             other = object.__new__(Holdfast)
             other._bind(self._base, tenant)
             if len(others) >= _MOST_TENANTS:

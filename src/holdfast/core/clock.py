@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from holdfast.core.errors import RequestTimeoutError
 from holdfast.core.values import DAY, SECOND, describe_duration, iso
 
+if TYPE_CHECKING:
+    from threading import Lock
+
 _TAIL_BITS = 62
 _TAIL_LIMIT = 1 << _TAIL_BITS
+#: How long one who waits for a lock waits between two looks at the deadline: first, and at most.
+_FIRST_LOOK_SECONDS: Final = 0.001
+_LOOK_SECONDS: Final = 0.05
 
 
 class IdSource:
@@ -97,6 +103,31 @@ class Deadline:
         return _under(self)
 
 
+class _LockInTime:
+    """A lock, for which whoever has a deadline waits no longer than that."""
+
+    __slots__ = ("_deadline", "_lock")
+
+    def __init__(self, lock: Lock, deadline: Deadline) -> None:
+        self._lock, self._deadline = lock, deadline
+
+    def __enter__(self) -> None:
+        self._deadline.check()
+        seconds = _FIRST_LOOK_SECONDS
+        while not self._lock.acquire(timeout=seconds):
+            self._deadline.check()
+            seconds = min(2 * seconds, _LOOK_SECONDS)
+
+    def __exit__(self, *_problem: object) -> None:
+        self._lock.release()
+
+
+def hold(lock: Lock) -> AbstractContextManager[object]:
+    """A lock for a block. Where the work at hand has a deadline, ``RequestTimeoutError`` once that is over."""
+    deadline = _CURRENT.get()
+    return lock if deadline is None else _LockInTime(lock, deadline)
+
+
 _CURRENT: Final[ContextVar[Deadline | None]] = ContextVar("deadline", default=None)
 
 
@@ -120,7 +151,8 @@ def watch(items: Iterable[T]) -> Iterable[T]:
 
 def _watch(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
     for item in items:
-        deadline.check()
+        if deadline.expired:
+            deadline.check()
         yield item
 
 

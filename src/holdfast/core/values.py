@@ -377,6 +377,8 @@ def json_key(value: object) -> object:
 
 def check_id(value: object, what: str, *, most: int = MAX_ID_CHARS) -> str:
     """``value`` itself, if it can name a user, an agent or a session; ids are compared whole."""
+    if type(value) is str and value.isalnum() and value.isascii() and len(value) <= most:
+        return value  # as most are
     if not isinstance(value, str) or not value or value.isspace():
         raise InvalidScopeError(f"must be a text that is not empty, not {quote(value)}", about=what)
     if len(value) > most:

@@ -14,7 +14,7 @@ from functools import partial
 from operator import is_
 from typing import Any, Final, NamedTuple, TypeVar
 
-from holdfast.core.clock import check_deadline, watch, without_deadline
+from holdfast.core.clock import hold, watch, without_deadline
 from holdfast.core.errors import EmbedderError, EmbedderUnavailableError, RequestTimeoutError
 from holdfast.core.records import TYPES, Encoding, Kind, MemoryType, Message, Record, Scope, State, Subject
 from holdfast.core.values import to_json
@@ -257,8 +257,7 @@ class Recall:
             if held is None:
                 held = self._held[key] = _HeldIndex(ScopeIndex(kind))
             self._held.move_to_end(key)
-        with held.lock:
-            check_deadline()  # waiting for the lock may have taken all the time
+        with hold(held.lock):
             try:
                 follow(held, scope, kind)
                 result = answer(held.index)

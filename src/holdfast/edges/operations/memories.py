@@ -268,7 +268,9 @@ _BRIEF: Final = Brief(BriefMemories, shorten)
 _CAREFUL: Final = {"dedupe": True, "similar": 3}
 
 
-@memories.add("POST /memories", WRITE, MEMORY, tool="memory_add", tool_defaults=_CAREFUL, status=201, errors=(423,))
+@memories.add(
+    "POST /memories", WRITE, MEMORY, tool="memory_add", tool_defaults=_CAREFUL, status=201, errors=(423,), is_quick=True
+)
 def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     """Remember something.
 
@@ -290,7 +292,7 @@ def add_memories(memory: MemoryManager, asked: NewMemories) -> results.AddManyRe
     return memory.add_many(**asked.to_arguments("auto_prune"))
 
 
-@memories.add("POST /recall", READ, MEMORY, tool="memory_search", tool_defaults=_ALL, brief=_BRIEF)
+@memories.add("POST /recall", READ, MEMORY, tool="memory_search", tool_defaults=_ALL, brief=_BRIEF, is_quick=True)
 def recall(memory: MemoryManager, asked: Question) -> ListOf[results.RetrieveResult]:
     """Recall what bears on a question, best first.
 

@@ -89,6 +89,8 @@ class Operation:
     errors: frozenset[int]
     """HTTP statuses that it may fail with, beside those that any operation may."""
     may_be_long: bool
+    is_quick: bool
+    """Whether it mostly takes less than a millisecond: a service may do it without a thread."""
 
     @cached_property
     def name(self) -> str:
@@ -224,6 +226,7 @@ class Group:
         status: int = 200,
         errors: Iterable[int] = (),
         is_long: bool = False,
+        is_quick: bool = False,
     ) -> Callable[[_Function], _Function]:
         """Declare a function as an operation.
 
@@ -233,7 +236,8 @@ class Group:
         to. What it gives is what the function says that it returns, or else ``output``.
         """
         method, _, path = rest.partition(" ")
-        row = (method, path, right, reach, output, tool, tool_defaults, brief, status, frozenset(errors), is_long)
+        times = (is_long, is_quick)
+        row = (method, path, right, reach, output, tool, tool_defaults, brief, status, frozenset(errors), *times)
 
         def register(function: _Function) -> _Function:
             self.operations.append(Operation(function, self.name, *row))

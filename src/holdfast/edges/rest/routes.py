@@ -37,6 +37,8 @@ from holdfast.edges.rest.idempotency import REPLAYED, Caller, answer_once, item_
 from holdfast.edges.rest.streams import is_ndjson, stream_file, stream_items, stream_pages, stream_progress
 
 PREFIX: Final = "/v1"
+#: What is quick takes no larger body than this.
+_QUICK_BYTES: Final = 4 * 1024
 #: What only looks takes no larger body than this.
 _MAX_QUESTION_BYTES: Final = 512 * 1024
 _MAX_FILTERS_CHARS: Final = 16_384
@@ -94,7 +96,8 @@ class OperationRoute(Route):
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                return await callers.workers.run(principal.tenant, self._run, request)
+                is_quick = self.operation.is_quick and len(caller.content) <= _QUICK_BYTES
+                return await callers.run(principal.tenant, self._run, request, is_quick=is_quick)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
                 return await callers.workers.run(principal.tenant, self._tell_again, request, caller, response)

@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     request_bytes: int = 32 * MIB
     request_seconds: float = 30.0
     rate_per_second: float = 200.0
-    requests_at_once: int = 500
+    requests_at_once: int = 2_000
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
@@ -186,12 +186,12 @@ class _Request:
         return self._bytes_left < 0
 
     async def receive(self) -> Message:
-        if self.is_over or self.is_too_large:
+        if self.is_over or self._bytes_left < 0:
             return DISCONNECT
         message = await self._receive()
         self._bytes_left -= len(message.get("body", b""))
         self.has_arrived = self.has_arrived or not message.get("more_body", False)
-        return DISCONNECT if self.is_over or self.is_too_large else message
+        return DISCONNECT if self.is_over or self._bytes_left < 0 else message
 
     async def send(self, message: Message) -> None:
         if self.is_over or (self._bytes_left < 0 and not self.has_answer):

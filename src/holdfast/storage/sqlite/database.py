@@ -13,7 +13,7 @@ from typing import Final
 import apsw
 
 from holdfast.core.audit import PYTHON
-from holdfast.core.clock import Deadline, check_deadline, current_deadline
+from holdfast.core.clock import Deadline, check_deadline, current_deadline, hold
 from holdfast.core.errors import ConflictError, NotAStoreError, StorageError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
@@ -42,8 +42,6 @@ PRAGMA cache_size=-16384; PRAGMA journal_size_limit=67108864
 """
 #: How many steps SQLite takes between two looks at the deadline: well below a millisecond's worth.
 _STEPS: Final = 4_000
-#: How often a write that waits for this process's own writers looks at the deadline.
-_LOOK_SECONDS: Final = 0.05
 
 
 class SqliteDatabase:
@@ -107,7 +105,7 @@ class SqliteDatabase:
         self.check_usable()  # before waiting: in a forked child the lock may never come free
         self._check_writable()
         deadline = current_deadline()
-        with self._lock if deadline is None else _locked(self._lock, deadline), self._translate_errors(self._writer):
+        with hold(self._lock), self._translate_errors(self._writer):
             if self._state.is_closed:
                 self.check_usable()
             connection = self._writer
@@ -381,34 +379,31 @@ class _Translation:
         raise translate_error(apsw.FullError() if full else problem, self._path, self._busy_seconds) from problem
 
 
-@contextmanager
-def _locked(lock: threading.Lock, deadline: Deadline) -> Iterator[None]:
-    """The lock, for which whoever has a deadline waits no longer than that."""
-    deadline.check()
-    while not lock.acquire(timeout=_LOOK_SECONDS):
-        deadline.check()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _until(deadline: Deadline | None, connection: apsw.Connection) -> AbstractContextManager[None]:
     """Statements of the block are interrupted once the deadline has passed, if there is one."""
-    return _ANY_TIME if deadline is None else _interrupt(deadline, connection)
+    return _ANY_TIME if deadline is None else _Interrupt(deadline, connection)
 
 
 _ANY_TIME: Final = nullcontext()
 
 
-@contextmanager
-def _interrupt(deadline: Deadline, connection: apsw.Connection) -> Iterator[None]:
-    deadline.check()
-    connection.set_progress_handler(lambda: deadline.expired, _STEPS)
-    try:
-        yield
-    finally:
-        connection.set_progress_handler(None)
+class _Interrupt:
+    """Statements of a block are interrupted once a deadline has passed. Every read of a service passes here, so that it
+    is no generator.
+    """
+
+    __slots__ = ("_connection", "_deadline")
+
+    def __init__(self, deadline: Deadline, connection: apsw.Connection) -> None:
+        self._deadline, self._connection = deadline, connection
+
+    def __enter__(self) -> None:
+        deadline = self._deadline
+        deadline.check()
+        self._connection.set_progress_handler(lambda: deadline.expired, _STEPS)
+
+    def __exit__(self, *_problem: object) -> None:
+        self._connection.set_progress_handler(None)
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:
