@@ -17,8 +17,8 @@ from holdfast.core.errors import RequestTimeoutError
 #: No call may take longer here; a thread that computes keeps the interpreter from the loop for as long.
 MAX_SECONDS: Final = 0.005
 #: So much of the time, and at once so many seconds, may go to calls that took longer.
-_SHARE: Final = 0.05
-_CREDIT_SECONDS: Final = 4 * MAX_SECONDS
+_SHARE: Final = 0.1
+_CREDIT_SECONDS: Final = 10 * MAX_SECONDS
 _T = TypeVar("_T")
 
 
@@ -27,7 +27,7 @@ class QuickCalls:
 
     There is one at each turn of the loop, and none while a thread is at work. One that takes too long is stopped before
     it has changed anything: it is for a thread then. A write that has begun goes on to its end, however slow the disk
-    is. Where such calls have had more than a twentieth of the time, there is none for a while.
+    is. Where such calls have had more than a tenth of the time, there is none for a while.
     """
 
     def __init__(self, is_idle: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
