@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
-from itertools import islice
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import effort
 from clocks import FakeClock
 from holdfast import Holdfast, MemoryManager, aio
-from holdfast.core.errors import InvalidInputError, InvalidKindError
+from holdfast.core.errors import InvalidInputError, InvalidKindError, NotFoundError
 from holdfast.core.texts import normalize_text
 from holdfast.recall.embedders.static import TokenCounter
 
@@ -178,6 +179,15 @@ def test_what_does_not_fit_is_named(filled: MemoryManager) -> None:
     assert filled.context(QUERY, max_tokens=1).text == ""
 
 
+def test_all_that_the_agent_is_is_shown_or_named(memory: MemoryManager) -> None:
+    ids = memory.add_many([f"Rule {number}: be kind." for number in range(60)], "persona")["memory_ids"]
+    context = memory.context("anything", max_tokens=1_000)
+    shown, left = [one["memory_id"] for one in context.memories], {one.memory_id for one in context.left_out}
+    assert shown == ids[-len(shown) :], "the newest, oldest first"
+    assert left == set(ids) - set(shown)
+    assert 400 < context.tokens <= 500, "half of the budget"
+
+
 def test_kinds_that_are_named_are_the_only_ones(filled: MemoryManager) -> None:
     assert {one["memory_type"] for one in filled.context(QUERY, kinds=["long_term", "episodic"]).memories} == {
         "long_term",
@@ -270,29 +280,46 @@ TOKENIZERS: dict[str, Callable[[str], int] | None] = {
 
 
 def fill_store(memory: MemoryManager, shuffle: random.Random) -> None:
-    """A little of every kind: repeated, corrected, deleted, hostile."""
+    """A little of every kind: repeated, corrected, deleted, kept out, hostile. What has ended has the word ENDED."""
 
     def texts(most: int) -> list[str]:
         made = [" ".join(shuffle.choices(WORDS, k=shuffle.randint(1, 9))) for _ in range(shuffle.randint(0, most))]
         made += shuffle.choices(HOSTILE, k=shuffle.randint(0, 1))
         return made + [text.upper() + "!" for text in made[: shuffle.randint(0, 2)]]
 
-    ids = memory.add_many(texts(8))["memory_ids"]
-    for memory_id in islice(ids, shuffle.randint(0, 2)):
-        memory.delete(memory_id)
-    for kind in ("persona", "episodic", "entity", "working"):
-        memory.add_many(texts(4), kind)
+    for kind in ("long_term", "persona"):
+        ended = [f"{text} ENDED {number}" for number, text in enumerate(texts(3))]
+        for memory_id in memory.add_many(ended, kind)["memory_ids"]:
+            with suppress(NotFoundError):  # it went with another that was kept out
+                match shuffle.choice(["delete", "keep out", "correct", "update"]):
+                    case "correct":
+                        memory.correct(memory_id, shuffle.choice(WORDS))
+                    case "update":
+                        memory.update(memory_id, shuffle.choice(WORDS))
+                    case how:
+                        memory.delete(memory_id, keep_out=how == "keep out")
+    for kind in ("long_term", "persona", "episodic", "entity", "working"):
+        memory.add_many(texts(8 if kind == "long_term" else 4), kind)
     memory.add_many([{"note": text} for text in texts(3)], "structured")
-    for text in texts(6)[:6]:
-        memory.short_term.add_message(shuffle.choice(["user", "assistant", "system"]), text)
+    said = [{"role": shuffle.choice(["user", "assistant", "system"]), "content": text} for text in texts(6)[:6]]
+    memory.short_term.add_messages(said)
 
 
+#: What is to be true of some of the blocks, for them to say anything.
+INTERESTING = (
+    *("something", "nothing", "text", "messages", "json", "said already", "too long"),
+    *("a stable part", "a turn", "nearly full"),
+)
+
+
+@effort.everywhere
 @effort.soak
 def test_in_any_store_the_budget_holds_nothing_is_there_twice_and_the_first_part_is_stable(
-    holdfast: Holdfast, engine_name: str
+    holdfast: Holdfast, engine_name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    stores = effort.times(60, engine_name) // (1 if engine_name == "sqlite" else 5)
-    for seed in range(stores if stores <= 60 else stores * 15):
+    stores = effort.times(200, engine_name) // (1 if engine_name == "sqlite" else 5)
+    outcomes = Counter[str]()
+    for seed in range(5 * stores if effort.is_soaking() else stores):
         shuffle = random.Random(seed)
         memory = holdfast.manager(f"user {seed}", "agent", "session")
         fill_store(memory, shuffle)
@@ -306,5 +333,18 @@ def test_in_any_store_the_budget_holds_nothing_is_there_twice_and_the_first_part
             said = [normalize_text(one["content"]) for one in context.memories if one["memory_type"] != "short_term"]
             assert len(said) == len(set(said)), where
             assert context.text.startswith(stable), where
+            assert "ended" not in context.text.casefold(), where
             heads = [line for line in context.text.splitlines() if line.startswith("#")]
             assert len(heads) == len(set(heads)), where
+            left = {one.memory_id for one in context.left_out if one.reason}
+            assert len(left) == len(context.left_out), where
+            assert left.isdisjoint(one["memory_id"] for one in context.memories), where
+            outcomes.update(["something" if context.text else "nothing", form])
+            outcomes["said already"] += any(one.reason.startswith("It says the same") for one in context.left_out)
+            outcomes["too long"] += any(one.reason.startswith("It does not fit") for one in context.left_out)
+            outcomes["a stable part"] += bool(stable)
+            outcomes["a turn"] += any(one["memory_type"] == "short_term" for one in context.memories)
+            outcomes["nearly full"] += bool(context.left_out) and context.tokens > most * 0.8
+    for outcome in INTERESTING:
+        record_property(outcome, outcomes[outcome])
+        assert outcomes[outcome] or stores < 100, f"{outcome} happened in none of them"

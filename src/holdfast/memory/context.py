@@ -33,6 +33,8 @@ _BEFORE_SUMMARY: Final = 4
 #: are not looked for.
 _LINE_TOKENS: Final = 40
 _LEAST_MEMORIES, _LEAST_CHARS = 8, 200
+#: No line takes less: who the agent is is read as far as it could be shown, so that the rest is known to be left out.
+_LEAST_TOKENS: Final = 10
 _SECTIONS: Final = {
     MemoryType.WORKING: Section.NOTES,
     MemoryType.SHORT_TERM: Section.EARLIER,
@@ -142,8 +144,8 @@ class _Reading:
     def persona(self) -> Iterator[Line]:
         """Who the agent is, whatever is asked; the newest first, which stand last."""
         if self._wanted.has(MemoryType.PERSONA):
-            most = max(_LEAST_MEMORIES, self._wanted.memories // 2)  # it takes at most half of the budget
-            options = SearchOptions(most, self._now)
+            most = max(_LEAST_MEMORIES, self._wanted.max_tokens // _LEAST_TOKENS)
+            options = SearchOptions(min(MAX_TOP_K, most), self._now)
             for number, record in enumerate(self._records.select(MemoryType.PERSONA, options)):
                 yield self._line(Section.PERSONA, -number, record, record.content)
 
