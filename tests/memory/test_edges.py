@@ -186,6 +186,15 @@ def test_a_context_has_the_same_options_at_every_edge(edge: str, home: Path) -> 
         )
 
 
+@pytest.mark.parametrize("edge", EDGES)
+def test_where_no_kinds_are_named_models_and_people_ask_all_and_programs_long_term(edge: str, home: Path) -> None:
+    with EDGES[edge](home) as call:
+        call("add", content="You book night trains before flights.", memory_type="persona")
+        found = [one["content"] for one in call("retrieve", query="Who books night trains?")]
+        assert found == ([] if edge in ("python", "aio", "rest") else ["You book night trains before flights."])
+        assert "night trains" in call("context", query="Who books night trains?")["text"]
+
+
 def _refuse(call: Ask, code: str, verb: str, **given: Any) -> None:
     with pytest.raises(RefusedError) as refused:
         call(verb, **given)
