@@ -80,7 +80,6 @@ def main() -> None:
     (DOCS / "img").mkdir(parents=True, exist_ok=True)
     if not asked.page:
         _measure(asked, kept)
-        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     page.write(DOCS, kept)
 
 
@@ -100,6 +99,7 @@ def _measure(asked: argparse.Namespace, kept: dict[str, Any]) -> None:
                 found["is_durable"] = server.durable
                 key = f"{size} of {size + others}" if asked.growth else str(size)  # growth is a run of its own
                 kept.setdefault(key, {})[name] = found
+                KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")  # what is ended keeps this
                 print(f"{page.summarize(found)}; {time.monotonic() - begun:.0f} s", flush=True)
 
 
