@@ -405,13 +405,13 @@ def test_for_people_it_is_a_table_that_ends_with_the_verdict(home: Path, monkeyp
     assert fine.exit_code == 0
     assert "✓" in fine.stdout
     assert "what to do" not in fine.stdout
-    assert fine.stdout.splitlines()[-1] == "9 checks, nothing is broken."
+    assert fine.stdout.splitlines()[-1] == "10 checks, nothing is broken."
     monkeypatch.setenv("HOLDFAST_EMBEDDER", "nonsense")
     broken = CliRunner().invoke(app, ["doctor", "--home", str(home)])
     assert broken.exit_code == 3
     assert "✗" in broken.stdout
     assert "what to do" in broken.stdout
-    assert broken.stdout.splitlines()[-1] == "1 of 9 checks failed."
+    assert broken.stdout.splitlines()[-1] == "1 of 10 checks failed."
 
 
 def test_checks_are_values_that_a_service_can_use(home: Path) -> None:
