@@ -49,6 +49,31 @@ ACROSS = {
     "versions.too_many",
     "versions.too_old",
 }
+#: Every statement that asks about all users, or about several: all shards of a cluster are asked. By the file that has it.
+ALL_USERS = {
+    "audit": "all_chains last_no overdue page_of_tenant seal_heads sealed sizes tail_of_tenant time_at",
+    "dues": (
+        "ages bin_by_day bin_census bin_of_sessions binned by_day census census_of_agents counts due "
+        "earliest earliest_binned earliest_session live_of_agent session_census session_shares "
+        "sessions_binned sessions_by_day sessions_due shares"
+    ),
+    "figures": (
+        "bin_ends due_in_bin due_sessions due_to_archive due_to_recycle held_rows held_sessions holdings "
+        "sessions totals users"
+    ),
+    "packs": "oldest unsettled",
+    "records": "bin_of_tenant bundled find of_agent of_source",
+    "registry": (
+        "bundle_left bundled_records bundled_sessions own_records own_sessions staying_records staying_sessions"
+    ),
+    "restore": "message_anywhere session_anywhere",
+    "sessions": (
+        "behind binned_messages count_behind end_expired end_windows_of_agent follow_anew known "
+        "known_to_parts messages_to_purge owners sessions_to_summarize some unnoted"
+    ),
+    "subjects": "sessions_of_others users",
+    "versions": "newly_due too_many too_old",
+}
 ME, BOT, TALK = "ann", "travel_agent", "sess_1"
 
 
@@ -250,3 +275,27 @@ def test_metrics_ask_all_users_once_and_for_ages_twice_a_minute(store: Store, se
             plans = {text: store.partitions_of(text, values) for text, values in looked}
             asked.append({names[text] for text, found in plans.items() if len(found) > 1})
     assert asked == [{"dues.counts", "dues.ages"}, {"dues.counts"}]
+
+
+#: A value of each type that a parameter may have; of numbers it is 1.
+SAMPLES = {"boolean": "true", "text": "'[]'", "bytea": r"'\x00'", "jsonb": "'[]'"}
+
+
+def plan_with_samples(store: Store, text: str) -> set[str]:
+    """The partitions that the plan of a statement has, whatever it is asked with."""
+    try:
+        store.connection.execute(f"PREPARE looked AS {text}".encode())
+        ((types,),) = store.read("SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'looked'")
+        values = ", ".join("'{}'" if one.endswith("[]") else SAMPLES.get(one, "1") for one in types)
+        call = f"EXECUTE looked({values})" if values else "EXECUTE looked"
+        ((plan,),) = store.connection.execute(f"EXPLAIN (FORMAT JSON) {call}".encode()).fetchall()
+    finally:
+        store.connection.execute("DEALLOCATE looked")
+    return set(re.findall(r"_part_(\d)\b", str(plan)))
+
+
+def test_a_statement_asks_about_one_user_or_is_listed(store: Store) -> None:
+    store.connection.execute("SET plan_cache_mode = force_generic_plan")
+    texts = {name: one.text.decode() for name, one in STATEMENTS.items() if name.partition(".")[2].islower()}
+    found = {name for name, text in texts.items() if len(plan_with_samples(store, text)) > 1}
+    assert found == {f"{area}.{name}" for area, listed in ALL_USERS.items() for name in listed.split()}

@@ -10,16 +10,17 @@ WHERE subject = $1 AND agent_id = $2 AND session_id = $3 AND state = 'active' AN
 -- name: unnoted
 SELECT (asked.place - 1)::bigint AS place
 FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS asked (value, place)
-LEFT JOIN subjects ON subjects.subject = $3::text || '/' || (asked.value ->> 1)
-LEFT JOIN sessions
-  ON sessions.subject = subjects.no AND agent_id = asked.value ->> 2 AND session_id = asked.value ->> 0
- AND state = 'active' AND aside = 0
-WHERE CASE WHEN sessions.no IS NULL
-           THEN $2::boolean AND NOT EXISTS (SELECT 1 FROM sessions AS behind
-                                            WHERE behind.part_state <> behind.state AND behind.subject = subjects.no
-                                              AND behind.agent_id = asked.value ->> 2
-                                              AND behind.session_id = asked.value ->> 0)
-           ELSE part_state IS NULL OR updated_at < coalesce((asked.value ->> 3)::bigint, $4::bigint) END
+JOIN subjects ON subjects.subject = $2::text || '/' || (asked.value ->> 1)
+JOIN sessions ON sessions.subject = subjects.no AND agent_id = asked.value ->> 2 AND session_id = asked.value ->> 0
+WHERE state = 'active' AND aside = 0 AND (part_state IS NULL OR updated_at < coalesce((asked.value ->> 3)::bigint, $3::bigint))
+
+-- Of those that parts hold something for: which are there, or have gone without them.
+-- name: known_to_parts
+SELECT (asked.place - 1)::bigint AS place
+FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS asked (value, place)
+JOIN subjects ON subjects.subject = $2::text || '/' || (asked.value ->> 1)
+JOIN sessions ON sessions.subject = subjects.no AND agent_id = asked.value ->> 2 AND session_id = asked.value ->> 0
+WHERE state = 'active' AND aside = 0 OR part_state <> state
 
 -- name: end_session
 DELETE FROM sessions

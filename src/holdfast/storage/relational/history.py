@@ -285,7 +285,15 @@ class SqlHistory(SqlStore):
         return bool(self._database.ask(int, "sessions.some"))
 
     def unnoted(self, tenant: str, found: Sequence[PartSession], *, now: int, begin: bool) -> list[int]:
-        return self._database.ask(int, "sessions.unnoted", (to_json(found), begin, tenant, now)) if found else []
+        if not found:
+            return []
+        named = to_json(found)
+        places = set(self._database.ask(int, "sessions.unnoted", (named, tenant, now)))
+        if begin:
+            places |= set(range(len(found))).difference(
+                self._database.ask(int, "sessions.known_to_parts", (named, tenant))
+            )
+        return sorted(places)
 
     def note_parts(self, found: Sequence[ports.PartActivity], *, begin: bool) -> None:
         if not found:
@@ -322,8 +330,9 @@ class SqlHistory(SqlStore):
         for group in self._database.groups(theirs):
             with self._database.write() as tx:
                 for subject, mine in group:
+                    number = tx.number_of(subject) or 0
                     for session in mine:
-                        tx.later("sessions.note_followed", (subject, session.number, state, session.state))
+                        tx.later("sessions.note_followed", (number, session.number, state, session.state))
 
     def unknown(self, item_ids: Sequence[str]) -> set[str]:
         known = self._database.ask(str, "sessions.known", (to_json(list(item_ids)),)) if item_ids else []

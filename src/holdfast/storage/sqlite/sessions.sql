@@ -9,15 +9,18 @@ WHERE subject = ?1 AND agent_id = ?2 AND session_id = ?3 AND state = 'active' AN
 
 -- name: unnoted
 SELECT asked.key AS place FROM json_each(?1) AS asked
-LEFT JOIN subjects ON subjects.subject = ?3 || '/' || (asked.value ->> 1)
-LEFT JOIN sessions INDEXED BY sessions_active
+CROSS JOIN subjects ON subjects.subject = ?2 || '/' || (asked.value ->> 1)
+CROSS JOIN sessions INDEXED BY sessions_active
   ON sessions.subject = subjects.no AND agent_id = asked.value ->> 2 AND session_id = asked.value ->> 0
- AND state = 'active' AND aside = 0
-WHERE CASE WHEN sessions.no IS NULL
-           THEN ?2 AND NOT EXISTS (SELECT 1 FROM sessions AS behind INDEXED BY sessions_behind
-                                   WHERE behind.part_state <> behind.state AND behind.subject = subjects.no
-                                     AND behind.agent_id = asked.value ->> 2 AND behind.session_id = asked.value ->> 0)
-           ELSE part_state IS NULL OR updated_at < ifnull(asked.value ->> 3, ?4) END
+WHERE state = 'active' AND aside = 0 AND (part_state IS NULL OR updated_at < ifnull(asked.value ->> 3, ?3))
+
+-- Of those that parts hold something for: which are there, or have gone without them.
+-- name: known_to_parts
+SELECT asked.key AS place FROM json_each(?1) AS asked
+CROSS JOIN subjects ON subjects.subject = ?2 || '/' || (asked.value ->> 1)
+CROSS JOIN sessions INDEXED BY sessions_by_agent
+  ON sessions.subject = subjects.no AND agent_id = asked.value ->> 2 AND session_id = asked.value ->> 0
+WHERE state = 'active' AND aside = 0 OR part_state <> state
 
 -- name: end_session
 DELETE FROM sessions

@@ -19,7 +19,7 @@ ON CONFLICT DO NOTHING
 
 -- name: pack
 SELECT no AS number, state,
-       EXISTS (SELECT 1 FROM records WHERE records.subject = packs.subject AND pack = packs.no) AS is_filled
+       EXISTS (SELECT 1 FROM records WHERE records.subject = $1 AND pack = packs.no) AS is_filled
 FROM packs WHERE subject = $1 AND name = $2
 
 -- name: insert_session

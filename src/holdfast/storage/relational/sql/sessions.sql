@@ -79,7 +79,7 @@ SELECT count(*) FROM sessions INDEXED BY sessions_behind WHERE part_state <> sta
 -- name: note_followed
 UPDATE sessions SET part_state = $3, size = CASE WHEN $3::text IS NULL THEN size - part_size ELSE size END,
                     part_size = CASE WHEN $3::text IS NULL THEN 0 ELSE part_size END
-WHERE subject = (SELECT no FROM subjects WHERE subjects.subject = $1) AND no = $2 AND state = $4
+WHERE subject = $1 AND no = $2 AND state = $4
 
 -- name: known
 SELECT id FROM sessions WHERE id IN LIST($1)
