@@ -130,7 +130,7 @@ def test_vectors_that_were_stored_in_another_form_are_made_anew_and_never_compar
     memory.add_many(["Likes green tea", "Lives in Lyon", "Plays chess"])
     model, stored = holdfast.recall.model, "SELECT id, vectors FROM records ORDER BY id"
     before = raw.rows(holdfast, stored)
-    raw.run(holdfast, "UPDATE models SET id = ?, current = 0", (model.replace("/steps-1", ""),))
+    raw.run(holdfast, "UPDATE models SET id = ?, current = NOT current", (model.replace("/steps-1", ""),))
     for record_id, vectors in before:  # as they were before they were steps
         wide = np.frombuffer(vectors, np.int8).astype(np.float16).tobytes()
         raw.run(holdfast, "UPDATE records SET vectors = ? WHERE id = ?", (wide, record_id))
