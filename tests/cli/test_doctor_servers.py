@@ -108,7 +108,18 @@ def test_a_deployment_as_the_page_describes_it_passes_every_check(deployed: str,
         memory.delete_user_memories("alice")
     code, checks = examine("--home", str(home), "--url", deployed)
     assert code == 0
-    wanted = ["python", "settings", "home", *OF_POSTGRES, "archive", "state", "backups", "embedder", "summarizer"]
+    wanted = [
+        "python",
+        "settings",
+        "home",
+        *OF_POSTGRES,
+        "archive",
+        "state",
+        "backups",
+        "embedder",
+        "summarizer",
+        "workers",
+    ]
     assert list(checks) == wanted
     assert {name for name, check in checks.items() if check["status"] != "ok"} == {"archive", "state", "backups"}
     assert "no backup was ever made" in checks["backups"]["detail"]
