@@ -40,6 +40,17 @@ def test_all_asks_every_kind_and_leaves_out_what_is_unrelated(filled: MemoryMana
     assert filled.retrieve("quantum chromodynamics", "all") == []
 
 
+def test_with_all_only_notes_that_are_related_come_first(memory: MemoryManager) -> None:
+    memory.add_many(["Compare the night trains to Vienna", "Water the tulips"], "working")
+    memory.add_many(["Ann loves the night trains to Vienna", "Ann plays chess"])
+    query = "Which night trains go to Vienna?"
+    found = [(one["memory_type"], one["score"] >= FLOOR) for one in memory.retrieve(query, "all", top_k=10)]
+    assert found[:2] == [("working", True), ("long_term", True)]
+    assert ("working", False) in found[2:]
+    named = memory.retrieve(query, ["working", "long_term"], top_k=10)
+    assert kinds_of(named) == ["working", "working", "long_term", "long_term"]
+
+
 def test_kinds_that_are_named_each_keep_their_best_match_however_little_it_says(filled: MemoryManager) -> None:
     found = filled.retrieve("tulips and roses", list(MemoryType), top_k=7)
     assert sorted(kinds_of(found)) == sorted(MemoryType)
