@@ -146,8 +146,8 @@ def shorten() -> Iterator[str]:
     _, by_hand = _compare_with(systems, "Holdfast", [_BY_HAND])
     _, on_server = _compare_with(systems, "Holdfast (PostgreSQL)", ["LangGraph PostgresStore"])
     yield (
-        f"**First** of the libraries that write to a disk, with {int(sizes[-1]):,} facts of a user in one's own "
-        f"process (in brackets: the next; `make bench`, ten minutes): {', '.join(first)}."
+        f"**First**, or within a tenth of it, of the libraries that write to a disk, with {int(sizes[-1]):,} facts of "
+        f"a user in one's own process (in brackets: the next; `make bench`, ten minutes): {', '.join(first)}."
     )
     yield (
         f"**Behind** one of them: {', '.join(behind) or 'nowhere'}. Behind two tables of SQLite by hand, which do "
