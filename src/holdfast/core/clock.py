@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from holdfast.core.errors import RequestTimeoutError
 from holdfast.core.values import DAY, SECOND, describe_duration, iso
-
-if TYPE_CHECKING:
-    from threading import Lock
 
 _TAIL_BITS = 62
 _TAIL_LIMIT = 1 << _TAIL_BITS
@@ -101,6 +99,20 @@ class Deadline:
     def apply(self) -> AbstractContextManager[None]:
         """The block, and the threads and tasks that it starts, work under this deadline."""
         return _under(self)
+
+
+class Lock(Protocol):
+    """A lock of threads, as ``threading`` has it."""
+
+    def acquire(self, *, timeout: float) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 class _LockInTime:
