@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clocks import FakeClock
 from holdfast import Holdfast
-from holdfast.lifecycle.metrics import ERASURE_BUCKETS, Kept, measure_process
+from holdfast.lifecycle.metrics import ERASURE_BUCKETS, CachedReading, measure_process
 from holdfast.ports.subjects import ErasureTimes
 from holdfast.recall.service import IndexMemory
 
@@ -103,7 +103,7 @@ def test_what_took_long_rests_before_it_is_read_again() -> None:
         now, read = now + took, read + 1
         return read
 
-    quick, slow = Kept(look, clock=lambda: now), Kept(look, 30, clock=lambda: now)
+    quick, slow = CachedReading(look, clock=lambda: now), CachedReading(look, 30, clock=lambda: now)
     assert (quick.get(), quick.get()) == (1, 2), "what is quick is read each time"
     assert (slow.get(), slow.get()) == (3, 3)
     now += 30
@@ -124,7 +124,7 @@ def test_what_is_read_by_one_is_not_waited_for_by_another() -> None:
         goes_on.wait(10)
         return number
 
-    kept = Kept(look, clock=lambda: 0.0)
+    kept = CachedReading(look, clock=lambda: 0.0)
     goes_on.set()
     assert kept.get() == 1
     goes_on.clear()

@@ -65,7 +65,7 @@ _REST: Final = 20
 _PATIENCE: Final = 5.0
 
 
-class Kept(Generic[T]):
+class CachedReading(Generic[T]):
     """What is read from the store, kept for some seconds; longer, if it took long. One thread at a time reads it."""
 
     def __init__(
@@ -121,9 +121,9 @@ class Collector:
 
     def __post_init__(self) -> None:
         self._families = _prometheus().core
-        self._counts = Kept(self.tenant.dues.counts)
-        self._ages = Kept(self._read_ages, _AGES_EVERY_SECONDS)
-        self._erasure_times = Kept(self._read_erasure_times, _AGES_EVERY_SECONDS)
+        self._counts = CachedReading(self.tenant.dues.counts)
+        self._ages = CachedReading(self._read_ages, _AGES_EVERY_SECONDS)
+        self._erasure_times = CachedReading(self._read_erasure_times, _AGES_EVERY_SECONDS)
         self._collected: tuple[float, list[Any]] = (float("-inf"), [])
 
     def collect(self) -> Iterable[Any]:

@@ -95,7 +95,7 @@ class ShareRow(NamedTuple):
         return Held(users.get(self.subject or 0, ""), self.agent_id or "", self.session_id or "", self.id or "", {})
 
 
-class CountRow(NamedTuple):
+class StoreCountRow(NamedTuple):
     """How many records of a kind there are, if the place is the code of that; or ever moved (-1); or how many sessions
     parts have not followed (-2).
     """
@@ -263,7 +263,7 @@ class SqlDues(SqlStore):
         moves: dict[tuple[str, str, str], int] = {}
         live: dict[str, tuple[int, int]] = {}
         behind = 0
-        for row in self._database.ask(CountRow, "dues.counts"):
+        for row in self._database.ask(StoreCountRow, "dues.counts"):
             if row.place >= 0:
                 live[kind_name(row.place)] = row.records, row.bytes
             elif row.place == -1:
