@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,3 +63,13 @@ def run(*args: str, home: Path, **extra: Any) -> subprocess.CompletedProcess[str
     """The command, in a process of its own."""
     env = {**os.environ, "HOLDFAST_HOME": str(home)}
     return subprocess.run([program(), *args], env=env, capture_output=True, text=True, timeout=60, check=False, **extra)
+
+
+def read_terminal(end: int) -> str:
+    """All that was shown on a terminal, by a program that has ended and at whose end it is closed. It comes in pieces."""
+    pieces = []
+    with suppress(OSError):  # that was all
+        while select.select([end], [], [], 1)[0] and (piece := os.read(end, 65_536)):
+            pieces.append(piece)
+    os.close(end)
+    return b"".join(pieces).decode(errors="replace")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import Shell, program
+from cli.shell import Shell, program, read_terminal
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.backups.catalog import Backup
@@ -194,10 +194,8 @@ def on_terminal(home: Path, *args: str, answer: str = "") -> tuple[int, str]:
     done = subprocess.run(
         [program(), *args], env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=False
     )
-    os.write(theirs, b"\n")  # there is something to read, whatever it has shown
     os.close(theirs)
-    shown = os.read(ours, 65_536).decode()
-    os.close(ours)
+    shown = read_terminal(ours)
     return done.returncode, shown
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import Shell, program
+from cli.shell import Shell, program, read_terminal
 from holdfast import Holdfast
 from holdfast.core.records import Subject
 from holdfast.privacy.keys.master import new_master_text
@@ -76,8 +76,7 @@ def test_on_a_terminal_it_shows_what_would_go_and_asks(alice: Shell, answer: str
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
     )  # fmt: skip
     os.close(theirs)
-    asked = os.read(ours, 65_536).decode()
-    os.close(ours)
+    asked = read_terminal(ours)
 
     assert "Of alice would go:" in asked
     assert "long_term" in asked

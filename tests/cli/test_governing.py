@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.shell import Shell, program, use_until_now
+from cli.shell import Shell, program, read_terminal, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 from holdfast.core.rules import DEFAULTS
@@ -161,8 +161,7 @@ def test_on_a_terminal_a_file_that_shortens_asks(shell: Shell, episode: str, pol
         env=env, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False,
     )  # fmt: skip
     os.close(theirs)
-    asked = os.read(ours, 65_536).decode()
-    os.close(ours)
+    asked = read_terminal(ours)
     assert "It shortens retention. Apply it?" in asked
     assert done.returncode == (0 if answer == "y" else 1), asked
     assert len(shell.json("policy", "list")) == len(DEFAULTS) + (2 if answer == "y" else 0)

@@ -16,7 +16,7 @@ import pytest
 from bench.servers import PostgresServer
 
 from cli.examining import examine, leave_settings
-from cli.shell import Shell, program
+from cli.shell import Shell, program, read_terminal
 from clocks import FakeClock
 from conformance.engines import postgres_server
 from holdfast import Holdfast, KeyringError
@@ -202,7 +202,6 @@ def test_a_terminal_shows_how_far_it_is(filled: Shell, url: str) -> None:
     ) as watched:
         assert watched.wait(60) == 0
     os.close(its)
-    seen = os.read(mine, 1 << 16).decode(errors="replace")
-    os.close(mine)
+    seen = read_terminal(mine)
     assert "copying" in seen
     assert "comparing" in seen

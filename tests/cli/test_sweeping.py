@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import Shell, program, use_until_now
+from cli.shell import Shell, program, read_terminal, use_until_now
 from clocks import FakeClock
 from holdfast import Holdfast
 
@@ -142,8 +142,7 @@ def test_on_a_terminal_a_sweep_shows_its_progress(home: Path, old: dict[str, str
     env = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "xterm"}
     done = subprocess.run([program(), "sweep"], env=env, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True)
     os.close(theirs)
-    drawn = os.read(ours, 65_536).decode()
-    os.close(ours)
+    drawn = read_terminal(ours)
     assert "sweeping" in drawn
     assert "4/4" in drawn
     assert b"sweeping" not in done.stdout
