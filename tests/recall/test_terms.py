@@ -6,11 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.recall import terms
-from holdfast.recall.terms import ENTRY, Terms, count_passages, decode, encode, encode_each, query_terms, tokenize
+from holdfast.recall.terms import (
+    ENTRY,
+    Terms,
+    count_passages,
+    decode,
+    encode,
+    encode_each,
+    query_terms,
+    query_terms_of,
+    tokenize,
+)
 
 
 def shared(query: str, text: str) -> set[str]:
@@ -97,6 +107,16 @@ def test_a_text_without_a_word_has_no_terms() -> None:
 def test_a_query_is_about_its_telling_words() -> None:
     assert query_terms("What does the user like about skiing?").tolist() == query_terms("user skiing").tolist()
     assert query_terms("¿Dónde está la estación?").tolist() == query_terms("estación").tolist()
+
+
+@given(
+    st.lists(st.sampled_from(["the", "Who", "is", "night", "trains", "…", "夜行列車", "e-mail"]), max_size=9).map(
+        " ".join
+    )
+)
+@example("")
+def test_what_a_text_asks_for_can_be_read_from_its_stored_terms(text: str) -> None:
+    assert query_terms_of(encode([text])).tolist() == query_terms(text).tolist()
 
 
 @pytest.mark.parametrize("word", ["Sam", "Ben", "Mia", "Don", "AI", "EU", "May", "war", "son", "bin", "door"])

@@ -89,8 +89,8 @@ class Recall:
         self._total = self._evictions = 0
         self._paused_until = 0.0
         self._reembed_after = 0.0
-        self._last: tuple[str, Steps] | None = None
-        """The text of one passage that was encoded last, and its vector: it may be asked about next."""
+        self._last: tuple[str, Steps, bytes] | None = None
+        """The text of one passage that was encoded last, its vector and its terms: it may be asked about next."""
 
     # --- text into encodings --------------------------------------------------------------------------------------
 
@@ -107,22 +107,23 @@ class Recall:
         passages = [split_record(record) for record in watch(records)]
         vectors = self._vectors([text for texts in passages for text in texts])
         steps = None if vectors is None else to_steps(vectors)
-        if steps is not None and len(steps) == 1:
-            self._last = passages[0][0], steps[0]
-        model, encodings, start = self.model, [], 0
+        model, encodings, start, said = self.model, [], 0, b""
         for record, texts in watch(zip(records, passages, strict=True)):
             end = start + len(texts)
             blob = None if steps is None else steps[start:end].tobytes()
-            encoding = Encoding(None if blob is None else model, blob, terms.encode(texts))
+            said = terms.encode(texts)
+            encoding = Encoding(None if blob is None else model, blob, said)
             encodings.append(compact(record, encoding) if record.state is State.ARCHIVED else encoding)
             start = end
+        if steps is not None and len(steps) == 1:
+            self._last = passages[0][0], steps[0], said
         return encodings
 
     def encode_query(self, text: str) -> Query:
         """A query ready to be compared; without the embedder, by its words alone."""
         last = self._last
         if last is not None and last[0] == text:
-            return Query(last[1], terms.query_terms(text))
+            return Query(last[1], terms.query_terms_of(last[2]))
         vectors = self._vectors([text])
         return Query(None if vectors is None else to_steps(vectors[0]), terms.query_terms(text))
 

@@ -243,7 +243,16 @@ def read_words(name: str) -> list[str]:
 
 def query_terms(text: str) -> npt.NDArray[np.uint32]:
     """The distinct terms that a query is about, as ``encode`` would write them, in ascending order."""
-    asked = set(_hashes(text))
+    return _to_query(set(_hashes(text)))
+
+
+def query_terms_of(encoded: bytes) -> npt.NDArray[np.uint32]:
+    """The same of a text that ``encode`` has written as the only passage."""
+    entries = np.frombuffer(encoded, ENTRY)
+    return _to_query(set(entries["term"][entries["count"] > 0].tolist()))
+
+
+def _to_query(asked: set[int]) -> npt.NDArray[np.uint32]:
     return np.array(sorted(asked - _common_terms() or asked), np.uint32)
 
 
