@@ -54,6 +54,8 @@ def logging_to(form: LogFormat) -> Iterator[io.StringIO]:
     install_logs(form, stream)
     try:
         yield stream
+        for handler in root.handlers:
+            handler.flush()
     finally:
         logging.captureWarnings(capture=False)
         root.handlers[:] = handlers
@@ -92,6 +94,37 @@ def test_a_line_tells_the_route_and_not_whose_memory_it_was(app: ASGIApp) -> Non
     assert line["ms"] >= 0
     assert "alice" not in stream.getvalue()
     assert "private" not in stream.getvalue()
+
+
+def test_lines_are_written_together_a_moment_later_and_before_what_comes_after_them(app: ASGIApp) -> None:
+    async def story(stream: io.StringIO) -> None:
+        for name in ("one", "two"):
+            await ask_async(app, "/v1/users/alice", headers={"X-Request-ID": name})
+        assert stream.getvalue() == ""
+        async with asyncio.timeout(10):
+            while not stream.getvalue():
+                await asyncio.sleep(0.01)
+        assert [json.loads(line)["request_id"] for line in stream.getvalue().splitlines()] == ["one", "two"]
+        await ask_async(app, "/v1/users/alice", headers={"X-Request-ID": "three"})
+        logging.getLogger("holdfast.any").warning("four")
+        assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()[2:]] == ["request", "four"]
+
+    with logging_to(LogFormat.JSON) as stream:
+        asyncio.run(story(stream))
+
+
+def test_a_line_of_a_loop_that_has_ended_is_written_with_the_next(app: ASGIApp) -> None:
+    async def story(stream: io.StringIO) -> None:
+        await ask_async(app, "/v1/users/alice")
+        async with asyncio.timeout(10):
+            while not stream.getvalue():
+                await asyncio.sleep(0.01)
+
+    with logging_to(LogFormat.JSON) as stream:
+        asyncio.run(ask_async(app, "/v1/users/alice"))
+        assert stream.getvalue() == ""
+        asyncio.run(story(stream))
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def test_what_nobody_expected_is_an_answer_and_a_line_with_its_place(app: ASGIApp) -> None:

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive
+from starlette.types import Receive, Scope, Send
 
 from holdfast.core.access import Right
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
@@ -197,6 +197,10 @@ class Document(Response):
     def __init__(self, body: bytes, status: int) -> None:
         self.body, self.status_code, self.background = body, status, None
         self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 def answer(value: Any, status: int = 200) -> Response:

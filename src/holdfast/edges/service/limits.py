@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -193,14 +193,18 @@ class _Request:
         self.has_arrived = self.has_arrived or not message.get("more_body", False)
         return DISCONNECT if self.is_over or self._bytes_left < 0 else message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if self.is_over or (self._bytes_left < 0 and not self.has_answer):
-            return
+            return _drop()
         if not self.has_answer:
             self.has_answer = True
             self._waiting.pop(self, None)  # what has begun takes its time
             self.deadline.keep_on()
-        await self.answer(message)
+        return self.answer(message)
+
+
+async def _drop() -> None:
+    """Send nothing."""
 
 
 #: A bucket holds what comes in so many seconds: a burst.

@@ -7,6 +7,7 @@ is taken out of whatever is left.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -39,6 +40,8 @@ _SOURCES: Final = Path(__file__).parents[1]
 _REPEAT_SECONDS: Final = 60.0
 _OFTEN: Final = "holdfast.connections"
 _MOST_KEPT: Final = 256
+#: How long the line of a request may wait for others.
+LATE_SECONDS: Final = 0.05
 
 
 class LogFormat(StrEnum):
@@ -189,16 +192,39 @@ class _Handler(logging.StreamHandler[IO[str]]):
         super().__init__(stream)
         self.setFormatter(lines)
         self.lines = lines
+        self._waiting: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def put(self, line: str) -> None:
-        """Write a line. Where nobody can read it, nothing is to fail."""
+        """Write a line soon, together with others: to write each by itself takes longer than to make it."""
+        loop = asyncio.get_running_loop()
+        with self.lock or nullcontext():
+            self._waiting.append(line)
+            if len(self._waiting) > 1 and self._loop is loop:
+                return
+            self._loop = loop
+        loop.call_later(LATE_SECONDS, self.flush)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write an entry at once, after what came before it."""
+        self._write_waiting()
+        super().emit(record)
+
+    def flush(self) -> None:
+        """Write all that waits."""
+        self._write_waiting()
+        super().flush()
+
+    def _write_waiting(self) -> None:
+        """Write lines. Where nobody can read them, nothing is to fail."""
         with suppress(OSError, ValueError), self.lock or nullcontext():
-            self.stream.write(line + "\n")
-            self.stream.flush()
+            lines, self._waiting = self._waiting, []
+            if lines:
+                self.stream.write("\n".join(lines) + "\n")
 
 
 def log_request(logger: logging.Logger, level: int, fields: dict[str, Any]) -> None:
-    """Log a request; there must be no secret in what is said of it.
+    """Log a request, in the loop that answered it; there must be no secret in what is said of it.
 
     Nearly all of the log is such lines: where nobody listens but the handler of ``install_logs``, a line is written
     without the steps between a logger and its handlers.

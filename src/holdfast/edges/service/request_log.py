@@ -8,8 +8,8 @@ import re
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import prometheus_client
@@ -113,6 +113,7 @@ _ALWAYS: Final = (
 _REST: Final = ((b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer"))
 _OF_DATA: Final = ((b"content-security-policy", _DATA), *_REST)
 _OF_PAGES: Final = ((b"content-security-policy", _PAGE), *_REST)
+_ALL_OF_DATA: Final = (*_ALWAYS, *_OF_DATA)
 #: What most answers say themselves.
 _PLAIN: Final = frozenset({b"content-type", b"content-length"})
 
@@ -136,87 +137,92 @@ class RequestLog:
         self._traffic = traffic
         self._timer = timer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        answer = _Answer(scope, send, self._traffic, self._timer)
         if self._telemetry is None:
-            await self._answer(scope, receive, send)
-            return
-        with self._telemetry.request(scope["headers"], scope["method"]) as end:
-            status = await self._answer(scope, receive, send)
-            end(route_of(scope), status)
+            return answer.run(self._app, receive)
+        return self._trace(self._telemetry, answer, scope, receive)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
-        """Answer a request; its status."""
-        given = header(scope, b"x-request-id")
-        request_id = given if given and _GIVEN.fullmatch(given) else os.urandom(16).hex()
-        scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(send, request_id, scope["path"])
-        began = self._timer()
-        scope["state"][GIVE_UP] = record = partial(self._record, scope, answer, request_id, began)
-        self._traffic.begin()
+    async def _trace(self, telemetry: Telemetry, answer: _Answer, scope: Scope, receive: Receive) -> None:
+        with telemetry.request(scope["headers"], scope["method"]) as end:
+            await answer.run(self._app, receive)
+            end(route_of(scope), answer.status or _CALLER_LEFT)
+
+
+class _Answer:
+    """The answer to one request, as it goes by. What an app says itself about caching and contents stays."""
+
+    __slots__ = ("_began", "_given_id", "_request_id", "_scope", "_send", "_timer", "_traffic", "length", "status")
+
+    def __init__(self, scope: Scope, send: Send, traffic: Traffic, timer: Callable[[], float]) -> None:
+        self._scope, self._send, self._traffic, self._timer = scope, send, traffic, timer
+        given = self._given_id = header(scope, b"x-request-id")
+        self._request_id = given if given and _GIVEN.fullmatch(given) else os.urandom(16).hex()
+        self.status: int | None = None
+        self.length = 0
+        state = scope.setdefault("state", {})
+        state["request_id"], state[GIVE_UP] = self._request_id, self.record
+        traffic.begin()
+        self._began = timer()
+
+    async def run(self, app: ASGIApp, receive: Receive) -> None:
+        """Have an app answer. Where it fails, it is answered for."""
         try:
-            await self._app(scope, receive, answer.send)
+            await app(self._scope, receive, self.send)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log a line
-            fields = {"request_id": request_id, "route": route_of(scope)}
+            fields = {"request_id": self._request_id, "route": route_of(self._scope)}
             _log.error("a request failed unexpectedly", exc_info=problem, extra={"fields": fields})
-            if answer.status is None:
+            if self.status is None:
                 said = HoldfastError("something failed that should not; the log has it under this request's id")
-                await refuse(scope, answer.send, said)
+                await refuse(self._scope, self.send, said)
         finally:
-            if GIVE_UP in scope["state"]:
-                record()
-        return answer.status or _CALLER_LEFT
+            self.record()
 
-    def _record(self, scope: Scope, answer: _Answer, request_id: str, began: float) -> None:
-        del scope["state"][GIVE_UP]  # it is done once
-        seconds = self._timer() - began
-        status, route, method = answer.status or _CALLER_LEFT, route_of(scope), scope["method"]
+    def send(self, message: Message) -> Awaitable[None]:
+        """Take note of a part of the answer, and pass it on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": self._complete(message.get("headers", ()))}
+        else:
+            self.length += len(message.get("body", b""))
+        return self._send(message)
+
+    def record(self) -> None:
+        """Count the request, and write its line. It is done once."""
+        if self._scope["state"].pop(GIVE_UP, None) is None:
+            return
+        seconds = self._timer() - self._began
+        scope, request_id = self._scope, self._request_id
+        status, route, method = self.status or _CALLER_LEFT, route_of(scope), scope["method"]
         self._traffic.end(method, route, status, seconds)
         # Machines ask probes every few seconds; a log of them tells nothing.
         level = logging.DEBUG if route in PATHS and status < 500 else logging.INFO
         if _log.isEnabledFor(level):
-            if header(scope, b"x-request-id"):  # it may be the caller's
-                request_id = redact(request_id)
             fields = {
-                "request_id": request_id,
+                "request_id": redact(request_id) if self._given_id else request_id,
                 "method": method if method in _METHODS else redact(method),
                 "route": route,
                 "status": status,
                 "ms": round(seconds * 1_000, 3),
-                "bytes": answer.length,
+                "bytes": self.length,
                 "client": scope["client"][0] if scope.get("client") else None,
                 "key_id": getattr(scope["state"].get("caller"), "key_id", None),  # if it was found out who asked
             }
             log_request(_log, level, fields)
 
-
-class _Answer:
-    """What was answered, as it went by. What an app says itself about caching and contents stays."""
-
-    __slots__ = ("_path", "_request_id", "_send", "length", "status")
-
-    def __init__(self, send: Send, request_id: str, path: str) -> None:
-        self._send = send
-        self._request_id = request_id
-        self._path = path
-        self.status: int | None = None
-        self.length = 0
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = message.get("headers", ())
-            defaults: tuple[tuple[bytes, bytes], ...] = _OF_DATA
-            if self._path == "/" or self._path.split("/", 2)[1:2] in _PAGE_FOLDERS:
-                defaults = _OF_PAGES
-            said = {name for name, _ in headers}
-            if not said <= _PLAIN:
-                said = {name.lower() for name in said}
-                defaults = tuple(pair for pair in defaults if pair[0] not in said)
-            own = (b"x-request-id", self._request_id.encode())
-            message = {**message, "headers": [*headers, *_ALWAYS, own, *defaults]}
+    def _complete(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The headers of an answer, with those that it does not have itself."""
+        path, own = self._scope["path"], (b"x-request-id", self._request_id.encode())
+        is_page = path == "/" or path.split("/", 2)[1:2] in _PAGE_FOLDERS
+        for name, _ in headers:
+            if name not in _PLAIN:
+                break
         else:
-            self.length += len(message.get("body", b""))
-        await self._send(message)
+            if not is_page:
+                return [*headers, own, *_ALL_OF_DATA]
+        said = {name.lower() for name, _ in headers}
+        defaults = _OF_PAGES if is_page else _OF_DATA
+        return [*headers, own, *_ALWAYS, *(pair for pair in defaults if pair[0] not in said)]
 
 
 def route_of(scope: Scope) -> str:
