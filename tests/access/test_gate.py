@@ -18,7 +18,8 @@ from effort import soak, times
 from holdfast import ForbiddenError, Holdfast, NotFoundError
 from holdfast.core.access import LOCAL, Principal, Right
 from holdfast.core.records import ALL
-from holdfast.edges.access.gate import MEMORY_VERBS, PART_VERBS, Gate
+from holdfast.edges.access.callers import Callers
+from holdfast.edges.access.gate import MEMORY_VERBS, PART_VERBS, BoundedMemory, Gate
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.engine import MemoryManager
 from holdfast.manager import Memory
@@ -29,6 +30,8 @@ from holdfast.memory.structured import Structured
 from holdfast.memory.text import TextMemory
 from holdfast.memory.working import Working
 from homes import on_sqlite
+
+AnyMemory = MemoryManager | BoundedMemory
 
 
 def caller(
@@ -121,9 +124,9 @@ def test_what_is_asked_for_is_given_exactly_where_it_is_allowed(shared: Holdfast
             return
         assert expected(who, asked, way)
         tenant = asked.tenant or ("default" if who.tenant == ALL else who.tenant)
-        if isinstance(given_to, MemoryManager):
+        if isinstance(given_to, BoundedMemory):
             assert (given_to.user_id, given_to.agent_id) == (asked.user, asked.agent)
-            assert given_to._scope.tenant == tenant
+            assert given_to._memory._scope.tenant == tenant
         else:
             assert given_to.tenant == tenant
 
@@ -182,7 +185,7 @@ def test_the_local_caller_may_do_everything(shared: Holdfast) -> None:
 # --- nobody reaches another's memory, by whatever it is called --------------------------------------------------------
 
 #: Verbs that take the id of a memory.
-BY_ID: dict[str, Callable[[MemoryManager, str], Any]] = {
+BY_ID: dict[str, Callable[[AnyMemory, str], Any]] = {
     "get": lambda memory, one: memory.get(one),
     "update": lambda memory, one: memory.update(one, "changed"),
     "update metadata": lambda memory, one: memory.update(one, metadata={"a": 1}),
@@ -200,7 +203,7 @@ BY_ID: dict[str, Callable[[MemoryManager, str], Any]] = {
 UNKNOWN = "01a1dfc3-5075-7b43-8662-62b11144fb48"
 
 
-def remember(memory: MemoryManager) -> dict[str, str]:
+def remember(memory: AnyMemory) -> dict[str, str]:
     """One of each kind."""
     return {
         "long_term": memory.add("secret tea", "long_term", {"tag": "x"})["memory_id"],
@@ -214,13 +217,13 @@ def remember(memory: MemoryManager) -> dict[str, str]:
     }
 
 
-def recycled(memory: MemoryManager) -> str:
+def recycled(memory: AnyMemory) -> str:
     gone: str = memory.add("secret and deleted", "persona")["memory_id"]
     memory.delete(gone)
     return gone
 
 
-def check_refused(memory: MemoryManager, ids: list[str]) -> None:
+def check_refused(memory: AnyMemory, ids: list[str]) -> None:
     """None of the verbs reaches any of the memories, and each says the same as of an unknown one."""
     for verb, call in BY_ID.items():
         said = set()
@@ -384,7 +387,7 @@ def test_a_caller_bound_to_an_agent_prunes_nobody_elses_memories(holdfast: Holdf
     assert memory.add_with_auto_prune("second", "long_term")["pruned"] == 1, "what is the user's is shared"
 
 
-IN_NAMES: dict[str, Callable[[MemoryManager, str], object]] = {
+IN_NAMES: dict[str, Callable[[AnyMemory, str], object]] = {
     "add": lambda memory, source: memory.add("tea", source=source),
     "add_many": lambda memory, source: memory.add_many(["tea", "milk"], source=source),
     "add_many, each with metadata": lambda memory, source: memory.add_many(["tea"], metadata=[{}], source=source),
@@ -434,7 +437,7 @@ def test_a_caller_bound_to_an_agent_writes_in_no_other_agents_name(holdfast: Hol
 # --- what names a user, or concerns more than one ---------------------------------------------------------------------
 
 #: Verbs on a person as a whole. All of them need the right to govern.
-ON_A_PERSON: dict[str, Callable[[MemoryManager, str], Any]] = {
+ON_A_PERSON: dict[str, Callable[[AnyMemory, str], Any]] = {
     "delete_user_memories": lambda memory, who: memory.delete_user_memories(who),
     "gdpr_export_user_data": lambda memory, who: memory.gdpr_export_user_data(who),
     "gdpr_delete_user_data": lambda memory, who: memory.gdpr_delete_user_data(who),
@@ -475,7 +478,7 @@ def test_a_verb_on_a_person_is_for_that_person_and_for_all_agents(holdfast: Hold
 @on_sqlite
 @pytest.mark.parametrize("name", ["archive_due", "long_term.archive_old_memories", "structured.define"])
 def test_what_concerns_all_agents_or_all_users_is_not_for_those_bound_to_one(holdfast: Holdfast, name: str) -> None:
-    calls: dict[str, Callable[[MemoryManager], Any]] = {
+    calls: dict[str, Callable[[AnyMemory], Any]] = {
         "archive_due": lambda memory: memory.archive_due("episodic"),
         "long_term.archive_old_memories": lambda memory: memory.long_term.archive_old_memories(),
         "structured.define": lambda memory: memory.structured.define("orders", {"type": "object"}),
@@ -611,3 +614,27 @@ def test_a_text_is_kept_out_by_who_writes_for_all_agents_and_lifted_by_who_gover
     assert [one["memory_id"] for one in memory(Right.GOVERN).kept_out()] == [memory_id]
     memory(Right.GOVERN).lift(memory_id)
     assert memory(Right.WRITE).add("likes TEA")["operation"] == "add"
+
+
+@on_sqlite
+def test_a_memory_is_made_once_for_the_same_caller_and_for_nobody_else(holdfast: Holdfast) -> None:
+    callers = Callers(holdfast)
+    travel, doctor = caller(agents=["travel"]), caller(agents=["doctor"])
+
+    def memory(who: Principal, agent: str = "travel", **more: Any) -> BoundedMemory:
+        return callers.gate(who, {}).memory(Right.WRITE, "ann", agent, **more)
+
+    assert memory(travel) is memory(caller(agents=["travel"]))
+    others = [
+        memory(LOCAL),
+        memory(caller(agents=["travel", "doctor"])),
+        memory(travel, session_id="s"),
+        memory(travel, auto_prune=True),
+        callers.gate(LOCAL, {"x-holdfast-tenant": "acme"}).memory(Right.WRITE, "ann", "travel"),
+    ]
+    assert len({id(one) for one in (memory(travel), *others)}) == 6
+    for who, agent in ((doctor, "travel"), (travel, "doctor"), (caller(Right.READ), "travel")):
+        with pytest.raises(ForbiddenError):
+            memory(who, agent)
+    with pytest.raises(AttributeError):
+        memory(travel).auto_prune = True  # type: ignore[attr-defined]  # others have it, too

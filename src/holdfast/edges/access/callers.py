@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -25,7 +26,7 @@ from holdfast.access.keys import Access
 from holdfast.core.access import LOCAL, ApiKey, Principal
 from holdfast.core.clock import check_deadline, without_deadline
 from holdfast.core.errors import InvalidScopeError, RateLimitedError, UnauthenticatedError
-from holdfast.edges.access.gate import Gate
+from holdfast.edges.access.gate import BoundedMemory, Gate
 from holdfast.edges.access.quick_calls import QuickCalls
 from holdfast.engine import Holdfast
 
@@ -46,6 +47,9 @@ _MAX_EMBEDDED: Final = 16
 _FEW: Final = 4
 #: What has been at work for longer than this is not quick.
 _QUICK_SECONDS: Final = 0.05
+#: So many gates and so many memories are kept for who asks again.
+_KEPT: Final = 1_024
+_HEADER: Final = TENANT_HEADER.lower()
 _T = TypeVar("_T")
 
 
@@ -286,6 +290,9 @@ class Callers:
         # More than there are connections to a server cannot be at work there.
         useful = _MAX_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
         self._access: Access = holdfast.access
+        # Most requests are about a memory that was asked for a moment ago.
+        make_memory = lru_cache(_KEPT)(BoundedMemory)
+        self._gate = lru_cache(_KEPT)(partial(Gate, holdfast, make_memory=make_memory))
         self._lookups, self._notes = anyio.CapacityLimiter(_LOOKUPS), anyio.CapacityLimiter(1)
         self._uses: set[asyncio.Future[None]] = set()
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
@@ -304,7 +311,7 @@ class Callers:
 
     def gate(self, principal: Principal, headers: Mapping[str, str]) -> Gate:
         """What a caller may reach in the tenant that the headers name; in its own, if they name none."""
-        return Gate(self._holdfast, principal, read_tenant(headers))
+        return self._gate(principal, read_tenant(headers))
 
     async def run(self, tenant: str, do: Callable[..., _T], *args: object, is_quick: bool = False) -> _T:
         """What ``do`` returns: in a thread, or, where ``is_quick`` says that it mostly takes no time, perhaps here."""
@@ -357,7 +364,7 @@ def read_secret(headers: Mapping[str, str]) -> str | None:
 
 def read_tenant(headers: Mapping[str, str]) -> str | None:
     """The tenant that the headers of a request name. They come as Latin-1; a name in them is UTF-8."""
-    named = headers.get(TENANT_HEADER.lower())
+    named = headers.get(_HEADER)
     try:
         return None if named is None else named.encode("latin-1").decode()
     except UnicodeDecodeError:

@@ -164,29 +164,46 @@ class _BoundedPart:
         return self._bounds.guard(self._verbs, name, getattr(self._part, name))
 
 
-class BoundedMemory(MemoryManager):
-    """The memory of one user and agent, for one caller."""
+class BoundedMemory:
+    """The memory of one user and agent, for one caller: the verbs that are declared, and nothing else."""
 
-    #: What it is made of is put together before it has bounds.
-    _bounds: _Bounds = None  # type: ignore[assignment]
+    __slots__ = ("_bounds", "_memory")
 
     def __init__(
-        self, principal: Principal, user_id: str, agent_id: str, session_id: str | None = None, *, engine: Holdfast
+        self,
+        principal: Principal,
+        user_id: str,
+        agent_id: str,
+        session_id: str | None = None,
+        *,
+        engine: Holdfast,
+        auto_prune: bool = False,
     ) -> None:
-        super().__init__(user_id, agent_id, session_id=session_id, engine=engine)
-        self._engine = engine
-        self._by_agent = principal.agents is not None
         self._bounds = bounds = _Bounds(principal, user_id)
-        self._records.check_source = bounds.check_source
+        self._memory = _CallersMemory(bounds, agent_id, session_id, engine=engine, auto_prune=auto_prune)
 
-    def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        if name[0] == "_" or name in _VALUES:
+    def __getattr__(self, name: str) -> Any:
+        if name[0] == "_":
+            raise AttributeError(f"{name!r} is within the memory")
+        value = getattr(self._memory, name)
+        if name in _VALUES:
             return value
-        bounds: _Bounds = object.__getattribute__(self, "_bounds")
         if name in PART_VERBS:
-            return value if bounds is None else _BoundedPart(value, PART_VERBS[name], bounds)
-        return bounds.guard(MEMORY_VERBS, name, value)
+            return _BoundedPart(value, PART_VERBS[name], self._bounds)
+        return self._bounds.guard(MEMORY_VERBS, name, value)
+
+
+class _CallersMemory(MemoryManager):
+    """The memory of one user and agent as a caller sees it that may be bound to agents."""
+
+    def __init__(
+        self, bounds: _Bounds, agent_id: str, session_id: str | None, *, engine: Holdfast, auto_prune: bool
+    ) -> None:
+        super().__init__(bounds.user_id, agent_id, auto_prune, session_id=session_id, engine=engine)
+        self._engine = engine
+        self._by_agent = bounds.principal.agents is not None
+        self._bounds = bounds
+        self._records.check_source = bounds.check_source
 
     def remove_session(self) -> int:
         """Send the memory's session to the recycle bin; how many messages it has."""
@@ -265,20 +282,29 @@ DEFAULT_TENANT: Final = "default"
 
 
 class Gate:
-    """What one caller may reach, in one tenant. Cheap to make: one for each request."""
+    """What one caller may reach, in one tenant. ``make_memory`` may keep what it has made, for who asks again."""
 
-    def __init__(self, holdfast: Holdfast, principal: Principal, tenant: str | None = None) -> None:
+    def __init__(
+        self,
+        holdfast: Holdfast,
+        principal: Principal,
+        tenant: str | None = None,
+        *,
+        make_memory: Callable[..., BoundedMemory] = BoundedMemory,
+    ) -> None:
         own = DEFAULT_TENANT if principal.is_operator else principal.tenant
         self.principal = principal
         self.tenant_id = own if tenant is None else check_tenant(tenant)
         """The tenant that it acts for."""
         if not principal.reaches_tenant(self.tenant_id):
             raise ForbiddenError(f"the key is for another tenant than {self.tenant_id!r}")
-        self._holdfast = holdfast
+        self._holdfast, self._make_memory = holdfast, make_memory
         self.telemetry = holdfast.telemetry
         """Hears of operations, where the settings say so."""
 
-    def memory(self, right: Right, user_id: str, agent_id: str, session_id: str | None = None) -> BoundedMemory:
+    def memory(
+        self, right: Right, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
+    ) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""
         self.check_right(right)
         if ALL in (user_id, agent_id):
@@ -286,7 +312,8 @@ class Gate:
         self._check_user(user_id)
         if not self.principal.reaches_agent(agent_id):
             raise ForbiddenError(f"the key does not reach agent {agent_id!r}; it is bound to other agents")
-        return BoundedMemory(self.principal, user_id, agent_id, session_id, engine=self._engine())
+        scope = (user_id, agent_id, session_id)
+        return self._make_memory(self.principal, *scope, engine=self._engine(), auto_prune=auto_prune)
 
     def user(self, right: Right, user_id: str) -> Holdfast:
         """For what concerns a person as a whole, whichever agent it is with."""

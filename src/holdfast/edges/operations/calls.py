@@ -90,14 +90,12 @@ def call_read(memory: BoundedMemory, asked: ReadCall) -> Any:
 @calls.add("POST /calls/write", WRITE, MEMORY, CallAnswer, errors=(404, 410, 423))
 def call_write(memory: BoundedMemory, asked: WriteCall) -> Any:
     """Call a verb of a memory that changes it."""
-    memory.auto_prune = asked.auto_prune
     return _call(memory, asked)
 
 
 @calls.add("POST /calls/govern", GOVERN, MEMORY, CallAnswer, errors=(404, 410, 423), is_long=True)
 def call_govern(memory: BoundedMemory, asked: GovernCall) -> Any:
     """Call a verb of a memory that concerns all that is kept on a user."""
-    memory.auto_prune = asked.auto_prune
     return _call(memory, asked)
 
 

@@ -281,14 +281,12 @@ def add_memory(memory: MemoryManager, asked: NewMemory) -> results.AddResult:
     `corrected_to`, the memory said this before it was corrected: if it is so again, correct it. Where `similar`
     memories say something else than this one, correct or delete what is no longer true.
     """
-    memory.auto_prune = asked.auto_prune
     return memory.add(**asked.to_arguments("auto_prune"))
 
 
 @memories.add("POST /memories:batch", WRITE, MEMORY, status=201, errors=(423,))
 def add_memories(memory: MemoryManager, asked: NewMemories) -> results.AddManyResult:
     """Remember many things together: all of them, or none."""
-    memory.auto_prune = asked.auto_prune
     return memory.add_many(**asked.to_arguments("auto_prune"))
 
 

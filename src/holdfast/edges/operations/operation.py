@@ -184,7 +184,8 @@ class Operation:
             case Reach.CALLER:
                 return gate
             case Reach.MEMORY:
-                return gate.memory(self.right, asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
+                scope = (asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
+                return gate.memory(self.right, *scope, auto_prune=getattr(asked, "auto_prune", False))
             case Reach.USER:
                 return gate.user(self.right, asked.user_id)
             case Reach.WHOSE:
