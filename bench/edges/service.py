@@ -4,7 +4,7 @@ python -m bench.edges.service               # every figure, with its limit; some
 python -m bench.edges.service --seconds 5   # the same with shorter runs
 python -m bench --only service              # the figures of docs/benchmarks.md
 python -m bench.edges.service serve HOME    # the service that is measured: `holdfast serve` with one more route
-python -m bench.edges.service bare          # a Starlette application of one route, on the same server
+python -m bench.edges.service bare          # a Starlette application of one route, as uvicorn serves it
 """
 
 from __future__ import annotations
@@ -420,14 +420,18 @@ def serve(home: Path) -> None:
 
 
 def serve_bare() -> None:
-    """What it is held against: the framework alone, on the same server."""
+    """What it is held against: Starlette as uvicorn serves it by its fastest means (uvloop, httptools, no log)."""
+    import uvicorn
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    async def finish() -> None:
-        pass
+    from holdfast.edges.service.server import listen
 
-    _run(Starlette(routes=[Route("/nothing", _nothing)]), finish)
+    with listen("127.0.0.1", 0) as listener:
+        app = Starlette(routes=[Route("/nothing", _nothing)])
+        fast = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_config=None)
+        _announce(listener)  # who connects before it has begun waits
+        uvicorn.Server(fast).run(sockets=[listener])
 
 
 async def _nothing(_request: Any) -> Any:
@@ -440,10 +444,12 @@ def _run(app: Any, finish: Callable[[], Awaitable[None]]) -> None:
     from holdfast.edges.service.server import Server, listen
 
     with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        Server(listener, stop_seconds=20).run(
-            app, started=lambda: print(json.dumps({"url": url}), flush=True), stop=lambda: None, finish=finish
-        )
+        server = Server(listener, stop_seconds=20)
+        server.run(app, started=lambda: _announce(listener), stop=lambda: None, finish=finish)
+
+
+def _announce(listener: socket.socket) -> None:
+    print(json.dumps({"url": f"http://127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
 
 
 def main() -> None:

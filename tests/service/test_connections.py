@@ -18,8 +18,9 @@ import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.edges.service.connections import Connections, most_connections
 from holdfast.edges.service.logs import RepeatFilter
-from holdfast.edges.service.server import Connections, Server, listen, most_connections
+from holdfast.edges.service.server import Server, listen
 from service.served import PATIENCE, served
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Sl"

@@ -27,6 +27,7 @@ from holdfast.core.errors import (
 from holdfast.core.records import MIB
 from holdfast.edges.console.sign_in import COOKIE
 from holdfast.edges.service.loopback import DISCONNECT, GIVE_UP, header, refuse, secret_of
+from holdfast.edges.service.timeouts import Timeouts
 from holdfast.settings import Settings
 
 _log = logging.getLogger("holdfast.service")
@@ -74,9 +75,7 @@ class RequestLimit:
         self._app = app
         self._limits = limits
         self._inside = tally or Tally()
-        #: All have as long, so that their times are over in the order in which they came: one timer does for them.
-        self._waiting: dict[_Request, float] = {}
-        self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
+        self._waiting = Timeouts(limits.request_seconds, self._give_up)
         #: What was given up and has not ended, with a future that waits for it.
         self._left: dict[_Request, asyncio.Future[None]] = {}
         self._refusals: set[asyncio.Task[None]] = set()
@@ -86,12 +85,9 @@ class RequestLimit:
         if problem is not None:
             await refuse(scope, send, problem, close=True)
             return
-        loop = asyncio.get_running_loop()
         request = _Request(scope, receive, send, self._limits.request_bytes, self._waiting)
         self._inside.add(1)
-        self._waiting[request] = loop.time() + self._limits.request_seconds
-        if self._timer is None or self._timer[0] is not loop:
-            self._end_late(loop)
+        self._waiting.add(request)
         token = request.deadline.begin()
         try:
             await self._app(scope, request.receive, request.send)
@@ -103,7 +99,7 @@ class RequestLimit:
         finally:
             request.deadline.end(token)
             self._inside.add(-1)
-            self._waiting.pop(request, None)
+            self._waiting.discard(request)
             if request.is_over:
                 self._left.pop(request).set_result(None)
             elif request.is_too_large and not request.has_answer:
@@ -114,24 +110,14 @@ class RequestLimit:
         while self._left:
             await asyncio.wait(self._left.values())
 
-    def _end_late(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give up those whose time is over, and come back when that of the next one is."""
-        now = loop.time()
-        self._timer = None
-        for request, until in tuple(self._waiting.items()):
-            if until > now:
-                self._timer = loop, loop.call_at(until, self._end_late, loop)
-                return
-            self._give_up(request, loop)
-
     @staticmethod
     async def _refuse_late(request: _Request, problem: HoldfastError) -> None:
         await refuse(request.scope, request.answer, problem, close=True)
         request.scope.get("state", {}).get(GIVE_UP, lambda: None)()
 
-    def _give_up(self, request: _Request, loop: asyncio.AbstractEventLoop) -> None:
+    def _give_up(self, request: _Request) -> None:
         """Answer for a request, and leave its work to itself."""
-        del self._waiting[request]
+        loop = asyncio.get_running_loop()
         self._left[request] = loop.create_future()
         request.is_over = True
         request.deadline.expire()
@@ -171,7 +157,7 @@ class _Request:
     """One request: its ways in and out, which are closed once it is over."""
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, most_bytes: int, waiting: dict[_Request, float]
+        self, scope: Scope, receive: Receive, send: Send, most_bytes: int, waiting: Timeouts[_Request]
     ) -> None:
         self._receive = receive
         self._bytes_left = most_bytes
@@ -198,7 +184,7 @@ class _Request:
             return _drop()
         if not self.has_answer:
             self.has_answer = True
-            self._waiting.pop(self, None)  # what has begun takes its time
+            self._waiting.discard(self)  # what has begun takes its time
             self.deadline.keep_on()
         return self.answer(message)
 

@@ -31,13 +31,14 @@ from holdfast.edges.console.table import PREFIX
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
 from holdfast.edges.service import scheduler
+from holdfast.edges.service.connections import Connections, most_connections
 from holdfast.edges.service.limits import Buckets, Limits, RateLimit, RequestLimit
 from holdfast.edges.service.logs import LogFormat, install_logs
 from holdfast.edges.service.loopback import LocalOnly, resolves_to_loopback
 from holdfast.edges.service.probes import HEALTH, METRICS, READY, Part, Probes, Readiness
 from holdfast.edges.service.request_log import RequestLog, Traffic
 from holdfast.edges.service.scheduler import Supervisor
-from holdfast.edges.service.server import Connections, Server, listen, most_connections
+from holdfast.edges.service.server import Server, listen
 from holdfast.edges.service.workers import (
     Orders,
     ReportedSchedule,

@@ -1,0 +1,536 @@
+"""Connections of callers: HTTP as it comes and goes, with limits on what a caller may keep the service waiting for.
+
+``httptools`` reads requests, uvicorn listens, starts and stops. What lies between is here, because every request pays
+for it: an answer whose length is known is written at once, and a limit on time costs no timer of its own (ADR 38).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote
+
+import httptools
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from holdfast.edges.service.loopback import DISCONNECT
+from holdfast.edges.service.timeouts import Timeouts
+
+_log = logging.getLogger("holdfast.connections")
+#: How long a caller may take to read what was sent before it is given up.
+STALLED_SECONDS: Final = 60.0
+#: Longer than proxies keep a connection that nobody uses: so it is they who close it, and no request meets its end.
+_UNUSED_SECONDS: Final = 75.0
+#: Files that are not connections: the store's, at least so many, or a quarter of what the process may open.
+_OTHER_FILES: Final = 128
+_LEAST: Final = 8
+_MAX_HEAD_BYTES: Final = 64 * 1024
+#: So much of a body is taken before the application has asked for it.
+_MAX_UNREAD_BYTES: Final = 64 * 1024
+
+
+def _refuse(status: str, said: str, headers: str = "") -> bytes:
+    """An answer to what is no request yet: no page is made of it, so it is said in plain text."""
+    head = f"HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(said)}"
+    return f"{head}\r\n\r\n{said}".encode()
+
+
+_NO_HTTP: Final = _refuse("400 Bad Request", "This is no HTTP request.")
+_NO_HOST: Final = _refuse("400 Bad Request", "The request must name one host.")
+_TOO_SLOW: Final = _refuse("408 Request Timeout", "The head of the request did not arrive in time.")
+_LARGE: Final = _refuse(
+    "431 Request Header Fields Too Large", "The address and the headers of the request come to more than 64 KiB."
+)
+_FAILED: Final = _refuse("500 Internal Server Error", "The request failed.")
+_FULL: Final = _refuse("503 Service Unavailable", "All connections are taken; try again.", "retry-after: 1\r\n")
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STATUS_LINES: Final = {one.value: f"HTTP/1.1 {one.value} {one.phrase}".encode() for one in http.HTTPStatus}
+_NO_BODY: Final = frozenset({204, 304})
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+
+
+def most_connections(wanted: int) -> int:
+    """How many connections there may be: as many as are wanted, if the process may have enough files open."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none, and no such limit
+    except ImportError:
+        return wanted
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return max(_LEAST, min(wanted, files - max(_OTHER_FILES, files // 4)))
+
+
+@dataclass(eq=False, repr=False)
+class Connections:
+    """The connections of one server. Used in its loop only."""
+
+    most: int
+    head_seconds: float = field(kw_only=True)
+    stalled_seconds: float = field(default=STALLED_SECONDS, kw_only=True)
+    refused: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.heads = Timeouts(self.head_seconds, Connection.end_slow)
+        """Those of which a request is to come: they are new, or a part of it is there."""
+        self.unused = Timeouts(_UNUSED_SECONDS, Connection.close)
+        """Those between two requests."""
+        self.stalled = Timeouts(self.stalled_seconds, Connection.give_up)
+        """Those who do not read what they are sent."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def admit(self, one: Connection) -> bool:
+        """Whether there is a place for a new connection; if need be, that of an idle one."""
+        if self._count >= self.most:
+            self.refused += 1
+            _log.warning(
+                "all %d connections are taken: idle ones are closed, and new ones refused (HOLDFAST_CONNECTIONS)",
+                self.most,
+            )
+            idle = [found for found in (self.heads.oldest, self.unused.oldest) if found is not None]
+            if not idle:
+                return False
+            _, longest = min(idle, key=lambda found: found[0])
+            self.forget(longest)
+            longest.close()
+        self._count += 1
+        self.heads.add(one)
+        return True
+
+    def forget(self, one: Connection) -> None:
+        """A connection is no more."""
+        if not one.is_forgotten:
+            one.is_forgotten = True
+            self._count -= 1
+        for limit in (self.heads, self.unused, self.stalled):
+            limit.discard(one)
+
+    def protocol(self) -> type[asyncio.Protocol]:
+        """The protocol of connections that are counted here."""
+        return type("Connection", (Connection,), {"all": self})
+
+
+class Connection(asyncio.Protocol):
+    """One connection: its requests are answered one after the other, in the order in which they come."""
+
+    all: ClassVar[Connections]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._app: ASGIApp = config.loaded_app
+        self._server, self._app_state = server_state, app_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        # What comes after a request that ends the connection is no error: it is not read.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._exchange: _Exchange | None = None
+        """The request that is answered, or was last."""
+        self._waiting: deque[_Exchange] = deque()
+        """Requests that came before the one in front of them was answered; the last may still be on its way."""
+        self._refusal: bytes | None = None
+        """What is said once the requests before it are answered: then this ends."""
+        self._fault = _NO_HTTP
+        """What is wrong with what cannot be read."""
+        self._unread_bytes = 0
+        self._is_paused = False
+        self.drained: asyncio.Future[None] | None = None
+        """Where the caller does not read what it is sent: until it does."""
+        self.is_forgotten = False
+        """Whether it does not count as a connection: it was refused, or has ended."""
+
+    # --- what the transport says --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # it is TCP
+        if not self.all.admit(self):
+            self.is_forgotten = True
+            self._refuse(_FULL)
+            return
+        self._server.connections.add(self)  # type: ignore[arg-type]  # it names the two that it has itself
+        self._local, self._peer = _address(self.transport, "sockname"), _address(self.transport, "peername")
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        self._unread_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # to no other protocol: it is answered as any request, and was the last
+            self._latest.keep_alive = False
+        except httptools.HttpParserError:
+            _log.warning("what came on a connection is no HTTP request; it was closed")
+            self._refuse(self._fault)
+        else:
+            if self._unread_bytes > _MAX_HEAD_BYTES:
+                self._refuse(_LARGE)
+        if not self.is_busy and not self.transport.is_closing():
+            self.all.unused.discard(self)
+            self.all.heads.add(self)
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        self.all.forget(self)
+        self._server.connections.discard(self)
+        self._waiting.clear()
+        if self._exchange is not None:
+            self._exchange.leave()
+        self.resume_writing()
+        del self._parser  # which refers to this
+
+    def pause_writing(self) -> None:
+        self.drained = self._loop.create_future()
+        self.all.stalled.add(self)
+
+    def resume_writing(self) -> None:
+        self.all.stalled.discard(self)
+        if self.drained is not None and not self.drained.done():  # who waited for it may have been stopped
+            self.drained.set_result(None)
+        self.drained = None
+
+    # --- what the parser says -----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._hosts = 0
+        self._expects_continue = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"host":
+            self._hosts += 1
+        elif name == b"expect":
+            self._expects_continue = value.lower() == b"100-continue"
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """A head is whole. It must not be too large, and name one host."""
+        version = self._parser.get_http_version()
+        if self._unread_bytes > _MAX_HEAD_BYTES and self._head_bytes > _MAX_HEAD_BYTES:
+            self._fault = _LARGE
+        elif self._hosts != 1 and version == "1.1":
+            self._fault = _NO_HOST
+        if self._fault is not _NO_HTTP:
+            raise ValueError("it is refused")  # which ends the parser
+        self._unread_bytes = 0
+        raw_path, query = _split(self._url)
+        path = raw_path.decode("ascii")
+        scope: Scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self._local,
+            "client": self._peer,
+            "scheme": "http",
+            "root_path": "",
+            "method": self._parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self._headers,
+            "state": self._app_state.copy(),
+        }
+        exchange = _Exchange(self, scope, expects_continue=self._expects_continue)
+        exchange.keep_alive = version != "1.0" and self._parser.should_keep_alive()
+        if self.is_busy:
+            self._waiting.append(exchange)
+            self.pause_reading()
+        else:
+            self._begin(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        self._unread_bytes = 0  # what follows a body is counted as a head is
+        if self._latest.take(body) > _MAX_UNREAD_BYTES:
+            self.pause_reading()
+
+    def on_message_complete(self) -> None:
+        self._latest.take(b"", is_last=True)
+
+    @property
+    def _head_bytes(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
+
+    # --- what exchanges say -------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._exchange is not None and not self._exchange.is_answered
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """What each answer says: when it was made."""
+        return self._server.default_headers
+
+    def pause_reading(self) -> None:
+        """Take nothing more for now."""
+        if not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take what comes, unless there is more than one request already."""
+        if self._is_paused and not self._waiting:
+            self._is_paused = False
+            self.transport.resume_reading()
+
+    def go_on(self, *, keep_alive: bool) -> None:
+        """A request was answered: the next one has its turn."""
+        self._server.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if not keep_alive:
+            self.transport.close()
+        elif self._waiting:
+            self._begin(self._waiting.popleft())
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        else:
+            self.resume_reading()
+            self.all.unused.add(self)
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """End it after the answer that is being made, if there is one."""
+        if self._exchange is not None and self.is_busy:
+            self._exchange.keep_alive = False
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """End it: it has no request."""
+        self.transport.close()
+
+    def end_slow(self) -> None:
+        """End it: the head of a request did not come in time."""
+        _log.warning(
+            "a connection was closed: no request came within %g s (HOLDFAST_HEAD_SECONDS)", self.all.head_seconds
+        )
+        if self._unread_bytes:
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
+
+    def give_up(self) -> None:
+        """End it in the middle of an answer: nobody reads it."""
+        _log.warning("a connection was closed: nothing of its answer was read for %g s", self.all.stalled_seconds)
+        self.transport.abort()
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _latest(self) -> _Exchange:
+        """The request whose head came last."""
+        found = self._waiting[-1] if self._waiting else self._exchange
+        assert found is not None  # noqa: S101 - what comes after a head has one
+        return found
+
+    def _begin(self, exchange: _Exchange) -> None:
+        self._exchange = exchange
+        self.all.heads.discard(self)
+        self.all.unused.discard(self)
+        exchange.task = self._loop.create_task(exchange.run(self._app, self._server.tasks))
+        self._server.tasks.add(exchange.task)
+
+    def _refuse(self, said: bytes) -> None:
+        """Say it when all that was asked before it is answered, and end the connection."""
+        self._refusal = said
+        if self._waiting and self._waiting[-1].has_more:
+            self._waiting.pop()  # the rest of it will never come
+        current = self._exchange
+        if current is not None and self.is_busy:
+            if not current.has_more:
+                return
+            current.leave()
+        if current is None or current.is_answered or not current.is_begun:
+            self.transport.write(said)
+        self.transport.close()
+
+
+def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
+    """An end of a connection; ``None`` if the caller has left before it was asked for."""
+    found = transport.get_extra_info(name)
+    return None if found is None else (found[0], found[1])
+
+
+def _split(url: bytes) -> tuple[bytes, bytes]:
+    """The path and the query of what a request is for."""
+    if url[:1] == b"/" and b"#" not in url:
+        path, _, query = url.partition(b"?")
+        return path, query
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_expects_continue",
+        "_has_body",
+        "_has_news",
+        "_head",
+        "_is_chunked",
+        "_is_gone",
+        "_left",
+        "_news",
+        "_scope",
+        "has_more",
+        "is_answered",
+        "is_begun",
+        "keep_alive",
+        "task",
+    )
+
+    keep_alive: bool
+    """Whether the connection goes on after it."""
+    task: asyncio.Task[None]
+
+    def __init__(self, connection: Connection, scope: Scope, *, expects_continue: bool) -> None:
+        self._connection, self._scope, self._expects_continue = connection, scope, expects_continue
+        self._body, self.has_more, self._has_news = b"", True, False
+        self._news: asyncio.Event | None = None
+        self._head, self._is_chunked, self._has_body = b"", False, True
+        self._left: int | None = None
+        """How much of the body is to come, where that is known."""
+        self.is_begun = self.is_answered = self._is_gone = False
+
+    async def run(self, app: ASGIApp, tasks: set[asyncio.Task[None]]) -> None:
+        """Have the application answer; where it does not, the connection ends."""
+        try:
+            await app(self._scope, self.receive, self.send)
+            if not self.is_answered and not self._is_gone:
+                _log.error("a request was not answered to its end")
+        except BaseException as problem:  # noqa: BLE001 - a task that nobody waits for
+            _log.error("a request failed", exc_info=problem)
+        finally:
+            tasks.discard(self.task)
+            del self.task
+            if not self.is_answered and not self._is_gone:
+                self._break_off()
+
+    def take(self, body: bytes, *, is_last: bool = False) -> int:
+        """More of the request has come, or its end; how much of it waits."""
+        if self.is_answered:
+            return 0
+        self._body = self._body + body if self._body else body
+        self.has_more = not is_last
+        self._tell()
+        return len(self._body)
+
+    def leave(self) -> None:
+        """The caller has left."""
+        self._is_gone = True
+        self._tell()
+
+    # --- what the application is given --------------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """What has come of the body since; when nothing more can come, that the caller has left."""
+        connection = self._connection
+        if self._expects_continue and not self.is_begun and not connection.transport.is_closing():
+            connection.transport.write(_CONTINUE)
+        self._expects_continue = False
+        while not (self._has_news or self._is_gone or self.is_answered):
+            connection.resume_reading()
+            self._news = asyncio.Event()
+            await self._news.wait()
+        if self._is_gone or self.is_answered:
+            return DISCONNECT
+        body, self._body, self._has_news = self._body, b"", False
+        return {"type": "http.request", "body": body, "more_body": self.has_more}
+
+    async def send(self, message: Message) -> None:
+        """Take a part of the answer."""
+        if self._connection.drained is not None:
+            await self._connection.drained
+        if self._is_gone:
+            return
+        wanted = "http.response.body" if self.is_begun else "http.response.start"
+        if self.is_answered or message["type"] != wanted:
+            raise RuntimeError(f"an answer goes on with {wanted}, not {message['type']}, and ends with its last part")
+        if self.is_begun:
+            self._write(message.get("body", b""), has_more=message.get("more_body", False))
+        else:
+            self._start(message["status"], message.get("headers", ()))
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        self._has_news = True
+        if self._news is not None:
+            self._news.set()
+
+    def _start(self, status: int, headers: Any) -> None:
+        """Make the head. It is written with the first of a body of known length; before the parts of a stream."""
+        lines, length = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status], None
+        for name, value in (*self._connection.default_headers, *headers):
+            lines.append(name + b": " + value)
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"connection" and value.lower() == b"close":
+                self.keep_alive = False
+                lines.pop()
+            elif name == b"transfer-encoding":  # that is decided here
+                lines.pop()
+        self._has_body = self._scope["method"] != "HEAD" and status not in _NO_BODY
+        is_stream = self._has_body and length is None
+        self._is_chunked = is_stream and self._scope["http_version"] != "1.0"
+        self._left = length
+        if self._is_chunked:
+            lines.append(b"transfer-encoding: chunked")
+        if not self.keep_alive:
+            lines.append(b"connection: close")
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
+            raise RuntimeError("a header has a line break, which would begin another header")
+        self.is_begun = True
+        self._head = head + b"\r\n\r\n"
+        if is_stream:
+            self._connection.transport.write(self._head)
+            self._head = b""
+
+    def _write(self, body: bytes, *, has_more: bool) -> None:
+        if not self._has_body:
+            body = b""
+        elif self._is_chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            body += b"" if has_more else b"0\r\n\r\n"
+        elif self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not has_more):
+                raise RuntimeError("the body of an answer is not as long as its content-length says")
+        if not has_more:
+            self.is_answered = True
+        if self._head or body:
+            self._connection.transport.write(self._head + body)
+            self._head = b""
+        if not has_more:
+            self._tell()
+            self._connection.go_on(keep_alive=self.keep_alive)
+
+    def _break_off(self) -> None:
+        """End an answer before its end, and the connection with it: nothing else tells the caller."""
+        self._is_gone = True
+        transport = self._connection.transport
+        if not transport.is_closing():
+            transport.write(self._head if self.is_begun else _FAILED)
+            transport.close()
