@@ -198,8 +198,8 @@ def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
     text = (
         "`holdfast serve` over loopback, embedded engine, on the same cores as what asks it. What a request costs is\n"
         f"the server's CPU: of a user with {service.MEMORIES:,} memories, in turns with a route that does nothing,\n"
-        "and with bare Starlette as uvicorn serves it by its fastest means, asked by a program with one plain socket. The\n"
-        f"{service.CLIENTS} clients have a user each, and add and recall for {service.SECONDS:.0f} seconds.\n"
+        "and with bare Starlette as uvicorn serves it by its fastest means, asked by a program with one plain socket.\n"
+        f"The {service.CLIENTS} clients have a user each, and add and recall for {service.SECONDS:.0f} seconds.\n"
         f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
     )
     write_section(docs, "Service", text)

@@ -69,7 +69,8 @@ class Deadline:
 
     def keep_on(self) -> None:
         """Stop nothing from here on: a write has begun, or an answer. What has expired stays so."""
-        self.check()
+        if self.expired:
+            self.check()
         self._ended = True
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
@@ -54,9 +54,13 @@ class Input(BaseModel):
     def _check_json(cls, given: Any) -> Any:
         return check_json(given)
 
+    #: Fields that say whose memory is meant: an operation gets that memory.
+    _whose: ClassVar[frozenset[str]] = frozenset()
+
     def to_arguments(self, *besides: str) -> dict[str, Any]:
-        """What was given, as named arguments of a verb; without the fields that are named here."""
-        return {name: value for name, value in self.__dict__.items() if value is not None and name not in besides}
+        """What was given, as named arguments of a verb; without the fields that are named here, and whose memory."""
+        whose, given = self._whose, self.__dict__.items()
+        return {name: it for name, it in given if it is not None and name not in whose and name not in besides}
 
 
 def example(value: Any) -> ConfigDict:
@@ -88,9 +92,7 @@ class Scoped(Input):
     agent_id: AgentId
     session_id: MaybeSession = None
 
-    def to_arguments(self, *besides: str) -> dict[str, Any]:
-        """What was given, without whose memory it is: the function gets that memory."""
-        return super().to_arguments("user_id", "agent_id", "session_id", *besides)
+    _whose = frozenset({"user_id", "agent_id", "session_id"})
 
 
 class OneUser(Input):

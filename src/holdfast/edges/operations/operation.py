@@ -180,12 +180,13 @@ class Operation:
 
     def _reach(self, gate: Gate, asked: Any) -> Any:
         """What the function works on. There is no other way to it than the gate."""
+        if self.reach is MEMORY:
+            given = asked.__dict__  # models look long for what they do not have
+            scope = (asked.user_id, asked.agent_id, given.get("session_id"))
+            return gate.memory(self.right, *scope, auto_prune=given.get("auto_prune", False))
         match self.reach:
             case Reach.CALLER:
                 return gate
-            case Reach.MEMORY:
-                scope = (asked.user_id, asked.agent_id, getattr(asked, "session_id", None))
-                return gate.memory(self.right, *scope, auto_prune=getattr(asked, "auto_prune", False))
             case Reach.USER:
                 return gate.user(self.right, asked.user_id)
             case Reach.WHOSE:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Set
-from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, cast
 from urllib.parse import quote as percent_encode
@@ -248,9 +247,16 @@ def _read_json(declared: str, content: bytes) -> Any:
     """A body as JSON; as it is, if it is empty or not declared as JSON."""
     if not content or (declared != "application/json" and not _JSON.match(declared)):
         return content
-    if not _LONG_NUMBER.search(content):
-        with suppress(orjson.JSONDecodeError):  # Python's own reader knows other encodings, and says what is wrong
-            return orjson.loads(content)
+    if _LONG_NUMBER.search(content):
+        return _read_slowly(content)
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return _read_slowly(content)
+
+
+def _read_slowly(content: bytes) -> Any:
+    """A body as JSON, by Python's own reader: it knows other encodings and long numbers, and says what is wrong."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as wrong:
@@ -284,23 +290,25 @@ def describe_file(operation: Operation, asked: Input) -> dict[str, str]:
 
 async def _read_body(receive: Receive, declared: str, most: int | None) -> bytes:
     """A request's body, read to its end; ``RequestTooLargeError`` for a question of more than ``most`` bytes."""
-    if declared.isdecimal():
-        _check_length(int(declared), most)
-    pieces, has_more = [], True
+    if most is not None and declared.isdecimal() and int(declared) > most:
+        raise _too_large(int(declared), most)
+    content, has_more = b"", True
+    pieces: list[bytes] = []
     while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        pieces.append(message.get("body", b""))
-        has_more = message.get("more_body", False)
-    content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    _check_length(len(content), most)
+        content, has_more = message.get("body", b""), message.get("more_body", False)
+        if has_more or pieces:
+            pieces.append(content)
+    content = b"".join(pieces) if pieces else content
+    if most is not None and len(content) > most:
+        raise _too_large(len(content), most)
     return content
 
 
-def _check_length(length: int, most: int | None) -> None:
-    if most is not None and length > most:
-        raise RequestTooLargeError(f"a question has at most {most:,} bytes, and this has {length:,}; ask for less")
+def _too_large(length: int, most: int) -> RequestTooLargeError:
+    return RequestTooLargeError(f"a question has at most {most:,} bytes, and this has {length:,}; ask for less")
 
 
 def _check_query(request: Request, known: Set[str]) -> None:

@@ -88,7 +88,7 @@ class RequestLimit:
         request = _Request(scope, receive, send, self._limits.request_bytes, self._waiting)
         self._inside.add(1)
         self._waiting.add(request)
-        token = request.deadline.begin()
+        token = request.begin()
         try:
             await self._app(scope, request.receive, request.send)
         except Exception as problem:
@@ -97,7 +97,7 @@ class RequestLimit:
             if not isinstance(problem, RequestTimeoutError):  # it was stopped, as it should be
                 _log.exception("a request that had been given up failed")
         finally:
-            request.deadline.end(token)
+            request.end(token)
             self._inside.add(-1)
             self._waiting.discard(request)
             if request.is_over:
@@ -120,7 +120,7 @@ class RequestLimit:
         loop = asyncio.get_running_loop()
         self._left[request] = loop.create_future()
         request.is_over = True
-        request.deadline.expire()
+        request.expire()
         problem = self._timeout(has_arrived=request.has_arrived)
         task = loop.create_task(self._refuse_late(request, problem))
         self._refusals.add(task)
@@ -153,18 +153,18 @@ class RequestLimit:
         )
 
 
-class _Request:
-    """One request: its ways in and out, which are closed once it is over."""
+class _Request(Deadline):
+    """One request: how long it may take, and its ways in and out, which are closed once it is over."""
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, most_bytes: int, waiting: Timeouts[_Request]
     ) -> None:
+        super().__init__()
         self._receive = receive
         self._bytes_left = most_bytes
         self._waiting = waiting
         self.scope = scope
         self.answer = send
-        self.deadline = Deadline()
         self.has_arrived = self.has_answer = self.is_over = False
 
     @property
@@ -185,7 +185,7 @@ class _Request:
         if not self.has_answer:
             self.has_answer = True
             self._waiting.discard(self)  # what has begun takes its time
-            self.deadline.keep_on()
+            self.keep_on()
         return self.answer(message)
 
 

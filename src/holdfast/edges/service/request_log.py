@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import random
 import re
 import time
 from bisect import bisect_left
@@ -39,11 +39,16 @@ class Traffic:
         """Whether the store's metrics could be read."""
         self.rate_callers: Callable[[], int] = lambda: 0
         self._inside = 0
+        self._random_bits = random.Random().getrandbits  # noqa: S311 - no secret
         self._requests: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self._seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * (len(_BOUNDS) + 1))
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         prometheus_client.ProcessCollector(registry=self.registry)
+
+    def new_id(self) -> str:
+        """An id for a request: no secret, so that the system is not asked for each."""
+        return f"{self._random_bits(128):032x}"
 
     def begin(self) -> None:
         """A request has come."""
@@ -157,7 +162,7 @@ class _Answer:
     def __init__(self, scope: Scope, send: Send, traffic: Traffic, timer: Callable[[], float]) -> None:
         self._scope, self._send, self._traffic, self._timer = scope, send, traffic, timer
         given = self._given_id = header(scope, b"x-request-id")
-        self._request_id = given if given and _GIVEN.fullmatch(given) else os.urandom(16).hex()
+        self._request_id = given if given and _GIVEN.fullmatch(given) else traffic.new_id()
         self.status: int | None = None
         self.length = 0
         state = scope.setdefault("state", {})

@@ -6,14 +6,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import apsw
 
 from holdfast.core.audit import PYTHON
-from holdfast.core.clock import Deadline, check_deadline, current_deadline, hold
+from holdfast.core.clock import check_deadline, current_deadline, hold
 from holdfast.core.errors import ConflictError, NotAStoreError, StorageError, StoreTooNewError, StoreUnavailableError
 from holdfast.core.records import Subject
 from holdfast.installation import upgrade_command
@@ -164,9 +164,9 @@ class SqliteDatabase:
         with self._translation:
             connection = self._take_reader()
             try:
-                with _until(current_deadline(), connection):
-                    connection.execute("BEGIN")
-                    yield SqliteTransaction(connection, self.author, self.sign_texts)
+                check_deadline()
+                connection.execute("BEGIN")
+                yield SqliteTransaction(connection, self.author, self.sign_texts)
             finally:
                 self._give_back(connection)
 
@@ -176,12 +176,10 @@ class SqliteDatabase:
         """The rows of one statement. No reader ever waits, so that patience is not needed."""
         del patience
         with self._translation:
-            connection, deadline = self._take_reader(), current_deadline()
+            connection = self._take_reader()
             try:
-                if deadline is None:
-                    return ask(connection, row, statement, bindings)
-                with _until(deadline, connection):
-                    return ask(connection, row, statement, bindings)
+                check_deadline()
+                return ask(connection, row, statement, bindings)
             finally:
                 self._give_back(connection)
 
@@ -193,7 +191,9 @@ class SqliteDatabase:
         try:
             return self._readers.pop()
         except IndexError:
-            return self._connect()
+            connection = self._connect()
+            connection.set_progress_handler(_is_late, _STEPS)
+            return connection
 
     def count_connections(self) -> Mapping[str, int]:
         """See ``Database``: each thread has a connection of its own as soon as it needs one."""
@@ -379,31 +379,10 @@ class _Translation:
         raise translate_error(apsw.FullError() if full else problem, self._path, self._busy_seconds) from problem
 
 
-def _until(deadline: Deadline | None, connection: apsw.Connection) -> AbstractContextManager[None]:
-    """Statements of the block are interrupted once the deadline has passed, if there is one."""
-    return _ANY_TIME if deadline is None else _Interrupt(deadline, connection)
-
-
-_ANY_TIME: Final = nullcontext()
-
-
-class _Interrupt:
-    """Statements of a block are interrupted once a deadline has passed. Every read of a service passes here, so that it
-    is no generator.
-    """
-
-    __slots__ = ("_connection", "_deadline")
-
-    def __init__(self, deadline: Deadline, connection: apsw.Connection) -> None:
-        self._deadline, self._connection = deadline, connection
-
-    def __enter__(self) -> None:
-        deadline = self._deadline
-        deadline.check()
-        self._connection.set_progress_handler(lambda: deadline.expired, _STEPS)
-
-    def __exit__(self, *_problem: object) -> None:
-        self._connection.set_progress_handler(None)
+def _is_late() -> bool:
+    """Whether the time for what is read at the moment is over. SQLite asks now and then, and stops if it is."""
+    deadline = current_deadline()
+    return deadline is not None and deadline.expired
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:
