@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.core.errors import StoreAwayError
 from holdfast.edges.service.limits import Limits, RequestLimit
-from holdfast.edges.service.logs import LogFormat, install_logs, redact
+from holdfast.edges.service.logs import LATE_SECONDS, LogFormat, install_logs, redact
 from holdfast.edges.service.request_log import RequestLog, Traffic
 from service.asking import ask, ask_async
 
@@ -125,6 +125,21 @@ def test_a_line_of_a_loop_that_has_ended_is_written_with_the_next(app: ASGIApp) 
         assert stream.getvalue() == ""
         asyncio.run(story(stream))
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_a_log_that_nobody_reads_any_more_keeps_nobody_from_an_answer(app: ASGIApp) -> None:
+    failures: list[dict[str, object]] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, said: failures.append(said))
+        for _ in range(3):
+            assert (await ask_async(app, "/v1/users/alice")).status == 200
+            await asyncio.sleep(2 * LATE_SECONDS)
+
+    with logging_to(LogFormat.JSON) as stream:
+        stream.close()
+        asyncio.run(story())
+    assert failures == []
 
 
 def test_what_nobody_expected_is_an_answer_and_a_line_with_its_place(app: ASGIApp) -> None:

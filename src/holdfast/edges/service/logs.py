@@ -207,17 +207,17 @@ class _Handler(logging.StreamHandler[IO[str]]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write an entry at once, after what came before it."""
-        self._write_waiting()
+        self.flush()
         super().emit(record)
 
     def flush(self) -> None:
-        """Write all that waits."""
-        self._write_waiting()
-        super().flush()
+        """Write all that waits. Where nobody can read it, nothing is to fail."""
+        with suppress(OSError, ValueError):
+            self._write_waiting()
+            super().flush()
 
     def _write_waiting(self) -> None:
-        """Write lines. Where nobody can read them, nothing is to fail."""
-        with suppress(OSError, ValueError), self.lock or nullcontext():
+        with self.lock or nullcontext():
             lines, self._waiting = self._waiting, []
             if lines:
                 self.stream.write("\n".join(lines) + "\n")
