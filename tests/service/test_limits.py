@@ -72,6 +72,35 @@ def test_a_length_of_many_digits_is_too_large_and_no_trouble() -> None:
     )
 
 
+def test_all_that_is_being_sent_at_once_is_bounded_and_what_has_ended_does_not_count() -> None:
+    async def story() -> None:
+        release, inside = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def holds(scope: Scope, receive: Receive, send: Send) -> None:
+            while (message := await receive()).get("more_body", False):
+                pass
+            if message["type"] == "http.disconnect":
+                return
+            inside.release()
+            await release.wait()
+            await PlainTextResponse("done")(scope, receive, send)
+
+        limit = RequestLimit(holds, Limits(request_bytes=10))
+        first = [asyncio.create_task(ask_async(limit, method="POST", pieces=[b"12345", b"67890"])) for _ in range(16)]
+        for _ in first:
+            await inside.acquire()
+        none = asyncio.create_task(ask_async(limit))
+        await inside.acquire()  # what has no body is let in
+        refused = await ask_async(limit, method="POST", pieces=[b"1"])
+        assert (refused.status, refused.code) == (429, "rate_limited")
+        assert "160 bytes" in refused.json["detail"]
+        release.set()
+        assert {answer.status for answer in await asyncio.gather(none, *first)} == {200}
+        assert (await ask_async(limit, method="POST", pieces=[b"1"])).status == 200
+
+    asyncio.run(story())
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 

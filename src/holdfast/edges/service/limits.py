@@ -47,6 +47,10 @@ class Limits(NamedTuple):
         return cls(*(getattr(settings, name) for name in cls._fields))
 
 
+#: All that is being sent at once may come to so many of the largest request.
+_BODIES: Final = 16
+
+
 class Tally:
     """How many requests are at work."""
 
@@ -62,7 +66,8 @@ class Tally:
 
 
 class RequestLimit:
-    """Limits each request: how many there are at once (429), how large one is (413), how long it takes (503).
+    """Limits each request: how many there are at once, and how much they hold (429), how large one is (413), how long
+    it takes (503).
 
     A request that turns out too large ends for the app as if its caller had gone; what it answers to that is dropped.
     Of one that takes too long, be it to arrive or to be answered, what only looks is stopped, wherever it is: each
@@ -75,6 +80,7 @@ class RequestLimit:
         self._app = app
         self._limits = limits
         self._inside = tally or Tally()
+        self._bodies = _Bodies(limits.request_bytes)
         self._waiting = Timeouts(limits.request_seconds, self._give_up)
         #: What was given up and has not ended, with a future that waits for it.
         self._left: dict[_Request, asyncio.Future[None]] = {}
@@ -85,7 +91,7 @@ class RequestLimit:
         if problem is not None:
             await refuse(scope, send, problem, close=True)
             return
-        request = _Request(scope, receive, send, self._limits.request_bytes, self._waiting)
+        request = _Request(scope, receive, send, self._bodies, self._waiting)
         self._inside.add(1)
         self._waiting.add(request)
         token = request.begin()
@@ -100,10 +106,11 @@ class RequestLimit:
             request.end(token)
             self._inside.add(-1)
             self._waiting.discard(request)
+            self._bodies.total -= request.bytes
             if request.is_over:
                 self._left.pop(request).set_result(None)
-            elif request.is_too_large and not request.has_answer:
-                await refuse(scope, send, self._too_large(), close=True)
+            elif request.excess is not None and not request.has_answer:
+                await refuse(scope, send, request.excess, close=True)
 
     async def finish(self) -> None:
         """Wait for what was left to itself to end."""
@@ -135,13 +142,7 @@ class RequestLimit:
             )
         if length is not None and not (length.isascii() and length.isdecimal()):
             return InvalidInputError(f"content-length must be a number of bytes, not {quote(length)}")
-        return self._too_large() if length is not None and int(length[:20]) > self._limits.request_bytes else None
-
-    def _too_large(self) -> RequestTooLargeError:
-        return RequestTooLargeError(
-            f"the request is larger than {self._limits.request_bytes:,} bytes; send less at once, or let the service "
-            "take more (HOLDFAST_REQUEST_MIB)"
-        )
+        return None if length is None else self._bodies.find_excess(int(length[:20]))
 
     def _timeout(self, *, has_arrived: bool) -> RequestTimeoutError:
         seconds = f"{self._limits.request_seconds:g} s"
@@ -153,34 +154,59 @@ class RequestLimit:
         )
 
 
+class _Bodies:
+    """What has arrived of the bodies of all requests that are at work, which is held in memory."""
+
+    def __init__(self, most_each: int) -> None:
+        self._most_each, self._most = most_each, _BODIES * most_each
+        self.total = 0
+
+    def find_excess(self, of_one: int) -> HoldfastError | None:
+        """What is wrong where one request has so many bytes."""
+        if of_one > self._most_each:
+            return RequestTooLargeError(
+                f"the request is larger than {self._most_each:,} bytes; send less at once, or let the service take "
+                "more (HOLDFAST_REQUEST_MIB)"
+            )
+        if self.total > self._most:
+            return RateLimitedError(
+                f"what is being sent at once comes to more than {self._most:,} bytes ({_BODIES} times "
+                "HOLDFAST_REQUEST_MIB); try again in a moment"
+            )
+        return None
+
+
 class _Request(Deadline):
     """One request: how long it may take, and its ways in and out, which are closed once it is over."""
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, most_bytes: int, waiting: Timeouts[_Request]
+        self, scope: Scope, receive: Receive, send: Send, bodies: _Bodies, waiting: Timeouts[_Request]
     ) -> None:
         super().__init__()
         self._receive = receive
-        self._bytes_left = most_bytes
+        self._bodies = bodies
         self._waiting = waiting
         self.scope = scope
         self.answer = send
         self.has_arrived = self.has_answer = self.is_over = False
-
-    @property
-    def is_too_large(self) -> bool:
-        return self._bytes_left < 0
+        self.bytes = 0
+        """Of its body, so far."""
+        self.excess: HoldfastError | None = None
+        """Why it is not read any further."""
 
     async def receive(self) -> Message:
-        if self.is_over or self._bytes_left < 0:
+        if self.is_over or self.excess is not None:
             return DISCONNECT
         message = await self._receive()
-        self._bytes_left -= len(message.get("body", b""))
+        if body := message.get("body"):
+            self.bytes += len(body)
+            self._bodies.total += len(body)
+            self.excess = self._bodies.find_excess(self.bytes)
         self.has_arrived = self.has_arrived or not message.get("more_body", False)
-        return DISCONNECT if self.is_over or self._bytes_left < 0 else message
+        return DISCONNECT if self.is_over or self.excess is not None else message
 
     def send(self, message: Message) -> Awaitable[None]:
-        if self.is_over or (self._bytes_left < 0 and not self.has_answer):
+        if self.is_over or (self.excess is not None and not self.has_answer):
             return _drop()
         if not self.has_answer:
             self.has_answer = True
