@@ -27,6 +27,7 @@ from holdfast.core.values import (
     When,
     check_content,
     check_count,
+    check_flag,
     check_share,
     check_source,
     is_id,
@@ -549,7 +550,8 @@ class Memory(UserData):
         kind: memories of the user that have it go to the bin too (``deleted_with``), and writing it again is refused
         until ``lift`` is called. Texts are compared as ``dedupe`` does.
         """
-        if not (with_derived or keep_out) and (result := self._delete_record(memory_id)) is not None:
+        is_plain = not (check_flag(with_derived, "with_derived") | check_flag(keep_out, "keep_out"))
+        if is_plain and (result := self._delete_record(memory_id)) is not None:
             return result
         found, _ = self._look_up_to_change(memory_id)
         if found is not None and keep_out:

@@ -12,7 +12,7 @@ import raw
 from clocks import FakeClock
 from effort import soak, times
 from holdfast import HeldError, Holdfast, MemoryManager
-from holdfast.core.errors import AgentRemovedError, InvalidScopeError, NotFoundError
+from holdfast.core.errors import AgentRemovedError, InvalidInputError, InvalidScopeError, NotFoundError
 from homes import Homes
 from lifecycle.soundness import check_sound
 
@@ -39,6 +39,14 @@ def in_bin(holdfast: Holdfast) -> set[str]:
 @pytest.fixture
 def bob(holdfast: Holdfast) -> MemoryManager:
     return holdfast.manager("bob", "travel_agent")
+
+
+def test_a_trial_is_asked_for_by_true_and_nothing_else(holdfast: Holdfast, memory: MemoryManager) -> None:
+    kept = {add(memory, source=CRM)}
+    for wrong in ("", 0, None, "yes"):
+        with pytest.raises(InvalidInputError, match="dry_run must be True or False, not "):
+            holdfast.forget_source(CRM, dry_run=wrong)  # type: ignore[arg-type]
+    assert live(memory) == kept
 
 
 def test_all_that_a_source_wrote_goes_whatever_its_kind(

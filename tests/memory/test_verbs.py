@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -200,6 +201,25 @@ def test_what_is_unrelated_can_be_left_out_by_its_score(memory: MemoryManager) -
     for wrong in (-0.1, 1.5, "high", True):
         with pytest.raises(InvalidInputError, match="min_score must be a number from 0 to 1, not"):
             memory.retrieve("skiing", min_score=wrong)  # type: ignore[arg-type]
+
+
+def test_what_is_neither_true_nor_false_is_not_taken_for_either(memory: MemoryManager) -> None:
+    """``"no"`` is true to Python, and would keep a text out; ``0`` is false, and would remove what was only asked about."""
+    memory_id = memory.add("User enjoys skiing", source="import:crm")["memory_id"]
+    item = {"key": "1", "content": "User likes tea"}
+    calls: dict[str, Callable[[Any], object]] = {
+        "keep_out": lambda value: memory.delete(memory_id, keep_out=value),
+        "with_derived": lambda value: memory.delete(memory_id, with_derived=value),
+        "dedupe": lambda value: memory.add("User enjoys skiing", dedupe=value),
+        "dry_run": lambda value: memory.import_memories([item], source="import:crm", dry_run=value),
+    }
+    for name, call in calls.items():
+        for wrong in ("no", "", 0, 1):
+            with pytest.raises(InvalidInputError, match=f"{name} must be True or False, not "):
+                call(wrong)
+    with pytest.raises(InvalidInputError, match="dedupe must be True or False, not 'yes'"):
+        memory.add_many(["User enjoys skiing"], dedupe="yes")  # type: ignore[arg-type]
+    assert memory.count_memories() == 1
 
 
 def test_a_score_is_explained_on_request(memory: MemoryManager) -> None:

@@ -408,6 +408,13 @@ def check_count(value: object, what: str, *, most: int = MAX_TOP_K) -> int:
     return value
 
 
+def check_flag(value: object, what: str) -> bool:
+    """``value`` itself, if it is ``True`` or ``False``: other values are true by accident, such as "no"."""
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"must be True or False, not {quote(value)}", about=what)
+    return value
+
+
 def check_share(value: object, what: str) -> float:
     """``value`` as a number, if it is one from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:

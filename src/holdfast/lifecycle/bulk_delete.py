@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.core.decisions import Hold, RecordFacts, Window, find_hold
 from holdfast.core.errors import HeldError
 from holdfast.core.records import BIN, LIVE, TYPES, Cause, MemoryType, Move, Outcome, Scope, State, Subject
-from holdfast.core.values import check_source, describe_duration, iso
+from holdfast.core.values import check_flag, check_source, describe_duration, iso
 from holdfast.lifecycle.holds import record_facts
 from holdfast.ports.coordination import begin_steps
 from holdfast.ports.stores import Tenant, read_pages
@@ -174,7 +174,7 @@ class Sources:
         With ``dry_run``, how much it would be. What a hold covers stays; ``HeldError`` if that is all there is.
         Cut short, it goes on when it is asked for again.
         """
-        name = check_source(source)
+        name, dry_run = check_source(source), check_flag(dry_run, "dry_run")
         subject = None if user_id is None else Subject.check(self.tenant.name, user_id)
         now = self.tenant.now()
         if subject is None and not dry_run:

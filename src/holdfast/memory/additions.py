@@ -14,6 +14,7 @@ from holdfast.core.values import (
     NO_ORIGIN,
     Origin,
     check_content,
+    check_flag,
     check_metadata,
     dump_json,
     is_id,
@@ -161,7 +162,8 @@ class Additions:
 
     def merges(self, kind: Kind, *, dedupe: bool | None) -> bool:
         """Whether a text of a kind that is there already is not added again: as a caller or the settings say."""
-        return kind.shown_once and (self._records.services.dedupe if dedupe is None else dedupe)
+        wanted = self._records.services.dedupe if dedupe is None else check_flag(dedupe, "dedupe")
+        return kind.shown_once and wanted
 
     def change(self, record: Record, content: Any, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         """The fields of a record that says something else, or has other metadata."""

@@ -20,6 +20,7 @@ from holdfast.core.records import Kind, MemoryType, kind_of
 from holdfast.core.texts import texts_within
 from holdfast.core.values import (
     check_content,
+    check_flag,
     check_id,
     check_metadata,
     describe_duration,
@@ -157,6 +158,7 @@ class Imports:
 
     def run(self, items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> ImportResult:
         """Import what can be; say what became of it."""
+        check_flag(dry_run, "dry_run")
         if isinstance(items, str | Mapping) or not isinstance(items, Sequence):
             raise InvalidInputError(f"items must be a list of objects, not {quote(items)}")
         self._records.scope.check_one()
