@@ -190,15 +190,21 @@ class Raw:
 
 
 def _read_answer(one: socket.socket) -> None:
-    got = one.recv(65_536)
+    got = _receive(one)
     while b"\r\n\r\n" not in got:
-        got += one.recv(65_536)
+        got += _receive(one)
     head, _, body = got.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 2"):
         raise RuntimeError(got.decode(errors="replace"))
     length = int(head.lower().split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
     while len(body) < length:
-        body += one.recv(65_536)
+        body += _receive(one)
+
+
+def _receive(one: socket.socket) -> bytes:
+    if not (some := one.recv(65_536)):
+        raise RuntimeError("the service ended the connection")
+    return some
 
 
 def _request(path: str, body: Any = None) -> bytes:
@@ -429,7 +435,10 @@ def serve_bare() -> None:
 
     with listen("127.0.0.1", 0) as listener:
         app = Starlette(routes=[Route("/nothing", _nothing)])
-        fast = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_config=None)
+        # As long as ours keeps a connection that nobody uses: it is asked in turns with others.
+        fast = uvicorn.Config(
+            app, loop="uvloop", http="httptools", access_log=False, log_config=None, timeout_keep_alive=75
+        )
         _announce(listener)  # who connects before it has begun waits
         uvicorn.Server(fast).run(sockets=[listener])
 
