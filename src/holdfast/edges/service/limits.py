@@ -168,7 +168,7 @@ class _Bodies:
                 f"the request is larger than {self._most_each:,} bytes; send less at once, or let the service take "
                 "more (HOLDFAST_REQUEST_MIB)"
             )
-        if self.total > self._most:
+        if of_one and self.total > self._most:
             return RateLimitedError(
                 f"what is being sent at once comes to more than {self._most:,} bytes ({_BODIES} times "
                 "HOLDFAST_REQUEST_MIB); try again in a moment"
