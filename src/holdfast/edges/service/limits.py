@@ -142,7 +142,8 @@ class RequestLimit:
             )
         if length is not None and not (length.isascii() and length.isdecimal()):
             return InvalidInputError(f"content-length must be a number of bytes, not {quote(length)}")
-        return None if length is None else self._bodies.find_excess(int(length[:20]))
+        declared = 0 if length is None else int(length[:20])
+        return self._bodies.find_excess(declared, to_come=declared)
 
     def _timeout(self, *, has_arrived: bool) -> RequestTimeoutError:
         seconds = f"{self._limits.request_seconds:g} s"
@@ -161,14 +162,14 @@ class _Bodies:
         self._most_each, self._most = most_each, _BODIES * most_each
         self.total = 0
 
-    def find_excess(self, of_one: int) -> HoldfastError | None:
-        """What is wrong where one request has so many bytes."""
+    def find_excess(self, of_one: int, *, to_come: int = 0) -> HoldfastError | None:
+        """What is wrong where one request has so many bytes, and so many of them are to come."""
         if of_one > self._most_each:
             return RequestTooLargeError(
                 f"the request is larger than {self._most_each:,} bytes; send less at once, or let the service take "
                 "more (HOLDFAST_REQUEST_MIB)"
             )
-        if of_one and self.total > self._most:
+        if self.total + to_come > self._most:
             return RateLimitedError(
                 f"what is being sent at once comes to more than {self._most:,} bytes ({_BODIES} times "
                 "HOLDFAST_REQUEST_MIB); try again in a moment"
