@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,9 +40,11 @@ def files_at_most(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def running(connections: Connections, app: ASGIApp) -> Iterator[int]:
-    """A server in this process; its port."""
+def running(connections: Connections, app: ASGIApp, *, sent_bytes: int = 0) -> Iterator[int]:
+    """A server in this process; its port. The system takes about ``sent_bytes`` of what nobody reads, if that is said."""
     with listen("127.0.0.1", 0) as listener:
+        if sent_bytes:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sent_bytes)
         server = Server(listener, stop_seconds=1, connections=connections)
         one = uvicorn.Server(server._config(app))
 
@@ -184,6 +187,63 @@ def test_who_reads_nothing_of_an_answer_is_given_up() -> None:
 
     with running(Connections(8, head_seconds=5, stalled_seconds=0.2), much) as port, connect(port, WHOLE):
         assert ended.wait(PATIENCE), "the answer came to an end though nobody read it"
+
+
+async def say_much(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with less than is held for whoever does not read, and more than the system takes with ``sent_bytes``."""
+    if scope["type"] == "lifespan":
+        await greet(scope, receive, send)
+        return
+    await PlainTextResponse(b"x" * 60_000)(scope, receive, send)
+
+
+def connect_deaf(port: int, said: bytes) -> socket.socket:
+    """A caller who reads nothing, and whose system takes little for it."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    one.connect(("127.0.0.1", port))
+    one.sendall(said)
+    return one
+
+
+def count_files() -> int:
+    """The files that this process has open."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+def test_who_reads_nothing_of_the_last_answer_has_no_place_for_ever() -> None:
+    connections = Connections(8, head_seconds=0.2, stalled_seconds=0.5)
+    last = WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    with running(connections, say_much, sent_bytes=4_096) as port, ExitStack() as open_ones:
+        for _ in range(4):
+            open_ones.enter_context(connect_deaf(port, last))
+        for count in (4, 0):  # they come, and go
+            until = time.monotonic() + 10
+            while len(connections) != count and time.monotonic() < until:
+                time.sleep(0.01)
+            assert len(connections) == count
+
+
+def test_who_makes_room_ends_though_it_reads_nothing() -> None:
+    connections, before = Connections(4, head_seconds=30, stalled_seconds=30), count_files()
+    with running(connections, say_much, sent_bytes=4_096) as port, ExitStack() as open_ones:
+        for _ in range(40):
+            open_ones.enter_context(connect_deaf(port, WHOLE))
+            time.sleep(0.02)
+        files = count_files() - before
+    assert files <= 40 + 4 + 12, "those who were to make room are open"
+
+
+@pytest.mark.parametrize("rest", [b"\r\n", b"0\r\n\r\n"], ids=["a stray line", "the end of a body"])
+def test_what_comes_after_an_answer_and_is_no_request_is_not_answered(rest: bytes) -> None:
+    chunked = b"POST /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    first = chunked if rest.startswith(b"0") else WHOLE
+    with running(Connections(8, head_seconds=0.2), greet) as port, connect(port, first) as one:
+        assert greeted(one)
+        one.sendall(rest)
+        threading.Event().wait(0.5)
+        one.sendall(WHOLE)
+        assert greeted(one)
 
 
 # --- too many ---------------------------------------------------------------------------------------------------------

@@ -173,6 +173,10 @@ def test_requests_that_come_in_pieces_or_all_at_once_are_answered_in_their_order
         b"GET / HTTP/1.1\nHost: a\n\n",
         b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/0.9\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n",
         b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
         b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
@@ -188,7 +192,7 @@ def test_what_is_no_plain_request_reaches_nobody_and_ends_the_connection(said: b
     echo = Echo()
     with serve(echo) as port, connect(port, said + GET) as one:
         answer = read_all(one)
-    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer[:13] in {b"HTTP/1.1 %d " % status for status in (400, 431, 501, 505)}
     assert answer.count(b"HTTP/1.1 ") == 1
     assert echo.asked == [], "what came after it is not read, either"
 
@@ -218,6 +222,47 @@ def test_what_was_asked_before_what_cannot_be_read_is_answered_first() -> None:
         said = read_all(one)
     assert said.startswith(b"HTTP/1.1 200 ")
     assert said.index(b"HTTP/1.1 200 ") < said.index(b"HTTP/1.1 400 ")
+
+
+def test_what_comes_after_a_body_is_no_header_of_the_request() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    _, body = ask(Echo(), head + b"1\r\nx\r\n0\r\nAuthorization: Bearer y\r\nHost: b\r\n\r\n", "POST")
+    assert json.loads(body)["headers"] == [["host", "a"], ["transfer-encoding", "chunked"]]
+
+
+@pytest.mark.parametrize(
+    "more", [40 * GET, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n" + bytes(2**20)]
+)
+def test_what_waits_behind_a_request_is_bounded(more: bytes) -> None:
+    release = threading.Event()
+    answered: list[int] = []
+
+    async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await asyncio.to_thread(release.wait, PATIENCE)
+        answered.append(1)
+        await answer(send, b"done")
+
+    with serve(only(slow)) as port, connect(port, GET) as one:
+        one.sendall(more)
+        threading.Event().wait(0.3)
+        release.set()
+        said = read_all(one)
+    assert said.count(b"HTTP/1.1 200 ") == len(answered) == (17 if more.startswith(GET) else 1)
+    assert said.rindex(b"HTTP/1.1 429 ") > said.rindex(b"HTTP/1.1 200 ")
+
+
+def test_a_caller_that_leaves_is_told_of_though_another_request_of_it_waits() -> None:
+    left = threading.Event()
+
+    async def listen(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left.set()
+
+    with serve(only(listen)) as port:
+        with connect(port, GET + GET):
+            threading.Event().wait(0.1)
+        assert left.wait(PATIENCE)
 
 
 def test_a_body_is_taken_as_fast_as_it_is_read() -> None:

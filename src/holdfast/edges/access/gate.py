@@ -183,7 +183,7 @@ class BoundedMemory:
         self._memory = _CallersMemory(bounds, agent_id, session_id, engine=engine, auto_prune=auto_prune)
 
     def __getattr__(self, name: str) -> Any:
-        if name[0] == "_":
+        if name.startswith("_"):
             raise AttributeError(f"{name!r} is within the memory")
         value = getattr(self._memory, name)
         if name in _VALUES:

@@ -30,6 +30,9 @@ _UNUSED_SECONDS: Final = 75.0
 _OTHER_FILES: Final = 128
 _LEAST: Final = 8
 _MAX_HEAD_BYTES: Final = 64 * 1024
+_MAX_HEADERS: Final = 200
+#: So many requests may come before the one in front of them is answered; who sends more does not wait for answers.
+_MAX_WAITING: Final = 16
 #: So much of a body is taken before the application has asked for it.
 _MAX_UNREAD_BYTES: Final = 64 * 1024
 
@@ -39,6 +42,12 @@ _NO_HOST: Final = say_plainly("400 Bad Request", "The request must name one host
 _TOO_SLOW: Final = say_plainly("408 Request Timeout", "The head of the request did not arrive in time.")
 _LARGE: Final = say_plainly(
     "431 Request Header Fields Too Large", "The address and the headers of the request come to more than 64 KiB."
+)
+_VERSION: Final = say_plainly("505 HTTP Version Not Supported", "Of HTTP, versions 1.0 and 1.1 are known here.")
+_CODING: Final = say_plainly("501 Not Implemented", "Of transfer codings only chunked is known, once.")
+_MUCH: Final = say_plainly(
+    "429 Too Many Requests",
+    f"More than {_MAX_WAITING} requests of this connection, or a large body, wait for an answer to be read.",
 )
 _FULL: Final = say_plainly("503 Service Unavailable", "All connections are taken; try again.", "retry-after: 1\r\n")
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -90,7 +99,7 @@ class Connections:
                 return False
             _, longest = min(idle, key=lambda found: found[0])
             self.forget(longest)
-            longest.close()
+            longest.transport.abort()  # what it has not read would keep it open
         self._count += 1
         self.heads.add(one)
         return True
@@ -135,6 +144,8 @@ class Connection(asyncio.Protocol):
         self._fault = _NO_HTTP
         """What is wrong with what cannot be read."""
         self._unread_bytes = 0
+        self._is_in_message = self._is_in_head = False
+        """Whether a part of a request has come, and not all of it, or of its head."""
         self._is_paused = False
         self.drained: asyncio.Future[None] | None = None
         """Where the caller does not read what it is sent: until it does."""
@@ -167,8 +178,7 @@ class Connection(asyncio.Protocol):
             if self._unread_bytes > _MAX_HEAD_BYTES:
                 self._refuse(_LARGE)
         if not self.is_busy and not self.transport.is_closing():
-            self.all.unused.discard(self)
-            self.all.heads.add(self)
+            self._limit_time()
 
     def connection_lost(self, _problem: Exception | None) -> None:
         self.all.forget(self)
@@ -184,7 +194,8 @@ class Connection(asyncio.Protocol):
         self.all.stalled.add(self)
 
     def resume_writing(self) -> None:
-        self.all.stalled.discard(self)
+        if not self.transport.is_closing():  # else all of it must be read in time
+            self.all.stalled.discard(self)
         if self.drained is not None and not self.drained.done():  # who waited for it may have been stopped
             self.drained.set_result(None)
         self.drained = None
@@ -192,6 +203,8 @@ class Connection(asyncio.Protocol):
     # --- what the parser says -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        self._is_in_message = self._is_in_head = True
+        self._codings = 0
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._hosts = 0
@@ -206,18 +219,26 @@ class Connection(asyncio.Protocol):
             self._hosts += 1
         elif name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
+        elif name == b"transfer-encoding":
+            self._codings += 1 if value.lower() == b"chunked" else 2
         self._headers.append((name, value))
+        if len(self._headers) > _MAX_HEADERS:
+            self._fail(_LARGE)
 
     def on_headers_complete(self) -> None:
         """A head is whole. It must not be too large, and name one host."""
         version = self._parser.get_http_version()
         if self._unread_bytes > _MAX_HEAD_BYTES and self._head_bytes > _MAX_HEAD_BYTES:
-            self._fault = _LARGE
+            self._fail(_LARGE)
+        elif version not in {"1.0", "1.1"}:
+            self._fail(_VERSION)
         elif self._hosts != 1 and version == "1.1":
-            self._fault = _NO_HOST
-        if self._fault is not _NO_HTTP:
-            raise ValueError("it is refused")  # which ends the parser
-        self._unread_bytes = 0
+            self._fail(_NO_HOST)
+        elif self._codings > 1:
+            self._fail(_CODING)
+        elif len(self._waiting) == _MAX_WAITING:
+            self._fail(_MUCH)
+        self._unread_bytes, self._is_in_head = 0, False
         raw_path, query = _split(self._url)
         path = raw_path.decode("ascii")
         scope: Scope = {
@@ -235,21 +256,30 @@ class Connection(asyncio.Protocol):
             "headers": self._headers,
             "state": self._app_state.copy(),
         }
+        self._headers = []  # what comes after a body is none of the request's: it was not there when it was let in
         exchange = Exchange(self, scope, expects_continue=self._expects_continue)
         exchange.keep_alive = version != "1.0" and self._parser.should_keep_alive()
         if self.is_busy:
             self._waiting.append(exchange)
-            self.pause_reading()
         else:
             self._begin(exchange)
 
     def on_body(self, body: bytes) -> None:
         self._unread_bytes = 0  # what follows a body is counted as a head is
         if self._latest.take(body) > _MAX_UNREAD_BYTES:
+            if self._waiting:  # to wait for it would be not to see that the caller leaves
+                self._fail(_MUCH)
             self.pause_reading()
 
     def on_message_complete(self) -> None:
+        self._is_in_message = False
+        self._unread_bytes = 0
         self._latest.take(b"", is_last=True)
+
+    def _fail(self, said: bytes) -> None:
+        """Read no further."""
+        self._fault = said
+        raise ValueError("what is read is refused")  # which ends the parser
 
     @property
     def _head_bytes(self) -> int:
@@ -274,8 +304,8 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take what comes, unless there is more than one request already."""
-        if self._is_paused and not self._waiting:
+        """Take what comes."""
+        if self._is_paused:
             self._is_paused = False
             self.transport.resume_reading()
 
@@ -285,14 +315,14 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if not keep_alive:
-            self.transport.close()
+            self.close()
         elif self._waiting:
             self._begin(self._waiting.popleft())
         elif self._refusal is not None:
             self._refuse(self._refusal)
         else:
             self.resume_reading()
-            self.all.unused.add(self)
+            self._limit_time()
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
@@ -304,17 +334,19 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """End it: it has no request."""
+        """End it, once what was said is sent; who does not read that in time is given up."""
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self.all.stalled.add(self)
 
     def end_slow(self) -> None:
         """End it: the head of a request did not come in time."""
         _log.warning(
             "a connection was closed: no request came within %g s (HOLDFAST_HEAD_SECONDS)", self.all.head_seconds
         )
-        if self._unread_bytes:
+        if self._is_in_head:
             self.transport.write(_TOO_SLOW)
-        self.transport.close()
+        self.close()
 
     def give_up(self) -> None:
         """End it in the middle of an answer: nobody reads it."""
@@ -349,7 +381,13 @@ class Connection(asyncio.Protocol):
             current.leave()
         if current is None or current.is_answered or not current.is_begun:
             self.transport.write(said)
-        self.transport.close()
+        self.close()
+
+    def _limit_time(self) -> None:
+        """No request is being answered: one is to come soon, or its rest, or the connection is kept for later."""
+        is_expected = self._is_in_message or self._exchange is None
+        (self.all.unused if is_expected else self.all.heads).discard(self)
+        (self.all.heads if is_expected else self.all.unused).add(self)
 
 
 def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:

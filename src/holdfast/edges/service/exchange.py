@@ -112,7 +112,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         """Take a part of the answer."""
         if self._connection.drained is not None:
-            await self._connection.drained
+            await asyncio.shield(self._connection.drained)
         if self._is_gone:
             return
         wanted = "http.response.body" if self.is_begun else "http.response.start"
@@ -184,4 +184,4 @@ class Exchange:
         transport = self._connection.transport
         if not transport.is_closing():
             transport.write(self._head if self.is_begun else _FAILED)
-            transport.close()
+            self._connection.close()

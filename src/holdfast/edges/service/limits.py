@@ -49,6 +49,8 @@ class Limits(NamedTuple):
 
 #: All that is being sent at once may come to so many of the largest request.
 _BODIES: Final = 16
+#: What is no larger is let in all the same: so nobody who sends much keeps out those who send little.
+_SMALL_BYTES: Final = 64 * 1024
 
 
 class Tally:
@@ -169,7 +171,7 @@ class _Bodies:
                 f"the request is larger than {self._most_each:,} bytes; send less at once, or let the service take "
                 "more (HOLDFAST_REQUEST_MIB)"
             )
-        if self.total + to_come > self._most:
+        if of_one > _SMALL_BYTES and self.total + to_come > self._most:
             return RateLimitedError(
                 f"what is being sent at once comes to more than {self._most:,} bytes ({_BODIES} times "
                 "HOLDFAST_REQUEST_MIB); try again in a moment"
