@@ -47,7 +47,7 @@ _VERSION: Final = say_plainly("505 HTTP Version Not Supported", "Of HTTP, versio
 _CODING: Final = say_plainly("501 Not Implemented", "Of transfer codings only chunked is known, once.")
 _MUCH: Final = say_plainly(
     "429 Too Many Requests",
-    f"More than {_MAX_WAITING} requests of this connection, or a large body, wait for an answer to be read.",
+    f"More than {_MAX_WAITING} requests, or a large body, were sent before an answer came; wait for answers.",
 )
 _FULL: Final = say_plainly("503 Service Unavailable", "All connections are taken; try again.", "retry-after: 1\r\n")
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._fail(_LARGE)
 
     def on_headers_complete(self) -> None:
-        """A head is whole. It must not be too large, and name one host."""
+        """A head is whole. Its size, its version, its host and its coding are looked at before anything is asked."""
         version = self._parser.get_http_version()
         if self._unread_bytes > _MAX_HEAD_BYTES and self._head_bytes > _MAX_HEAD_BYTES:
             self._fail(_LARGE)
