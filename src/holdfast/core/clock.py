@@ -16,6 +16,8 @@ _TAIL_LIMIT = 1 << _TAIL_BITS
 #: How long one who waits for a lock waits between two looks at the deadline: first, and at most.
 _FIRST_LOOK_SECONDS: Final = 0.001
 _LOOK_SECONDS: Final = 0.05
+#: So many things take no longer than may pass between two looks at the deadline.
+_FEW: Final = 8
 
 
 class IdSource:
@@ -125,11 +127,10 @@ class _LockInTime:
         self._lock, self._deadline = lock, deadline
 
     def __enter__(self) -> None:
-        self._deadline.check()
-        seconds = _FIRST_LOOK_SECONDS
+        seconds = 0.0
         while not self._lock.acquire(timeout=seconds):
             self._deadline.check()
-            seconds = min(2 * seconds, _LOOK_SECONDS)
+            seconds = min(2 * seconds, _LOOK_SECONDS) or _FIRST_LOOK_SECONDS
 
     def __exit__(self, *_problem: object) -> None:
         self._lock.release()
@@ -152,14 +153,20 @@ def current_deadline() -> Deadline | None:
 def check_deadline() -> None:
     """Raise ``RequestTimeoutError`` if the time for the work at hand is over."""
     deadline = _CURRENT.get()
-    if deadline is not None:
+    if deadline is not None and deadline.expired:
         deadline.check()
 
 
 def watch(items: Iterable[T]) -> Iterable[T]:
-    """The items, as long as there is time for them; without a deadline, just the items."""
+    """The items, as long as there is time for them; without a deadline, just the items. At a few it looks once."""
     deadline = _CURRENT.get()
-    return items if deadline is None else _watch(items, deadline)
+    if deadline is None:
+        return items
+    if isinstance(items, list | tuple) and len(items) <= _FEW:
+        if deadline.expired:
+            deadline.check()
+        return items
+    return _watch(items, deadline)
 
 
 def _watch(items: Iterable[T], deadline: Deadline) -> Iterator[T]:

@@ -108,7 +108,7 @@ class Recall:
         vectors = self._vectors([text for texts in passages for text in texts])
         steps = None if vectors is None else to_steps(vectors)
         model, encodings, start, said = self.model, [], 0, b""
-        for record, texts in watch(zip(records, passages, strict=True)):
+        for record, texts in zip(watch(records), passages, strict=True):
             end = start + len(texts)
             blob = None if steps is None else steps[start:end].tobytes()
             said = terms.encode(texts)

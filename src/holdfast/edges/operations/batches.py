@@ -105,7 +105,7 @@ def run_batch(gate: Gate, asked: Batch, once: Once | None) -> ListOf[ItemResult]
     with an item on each line and without end, it is carried out while it arrives, and answered in lines: read them
     while you send.
     """
-    return {"items": [run_item(gate, item, number, once) for number, item in enumerate(watch(asked.items))]}
+    return {"items": [run_item(gate, item, number, once) for number, item in enumerate(watch(iter(asked.items)))]}
 
 
 def run_line(gate: Gate, line: bytes, number: int, once: Once | None = None, edge: str = REST) -> ItemResult:
