@@ -637,4 +637,4 @@ def test_a_memory_is_made_once_for_the_same_caller_and_for_nobody_else(holdfast:
         with pytest.raises(ForbiddenError):
             memory(who, agent)
     with pytest.raises(AttributeError):
-        memory(travel).auto_prune = True  # type: ignore[attr-defined]  # others have it, too
+        memory(travel).auto_prune = True  # others have it, too

@@ -167,8 +167,6 @@ class _BoundedPart:
 class BoundedMemory:
     """The memory of one user and agent, for one caller: the verbs that are declared, and nothing else."""
 
-    __slots__ = ("_bounds", "_memory")
-
     def __init__(
         self,
         principal: Principal,
@@ -179,8 +177,15 @@ class BoundedMemory:
         engine: Holdfast,
         auto_prune: bool = False,
     ) -> None:
-        self._bounds = bounds = _Bounds(principal, user_id)
-        self._memory = _CallersMemory(bounds, agent_id, session_id, engine=engine, auto_prune=auto_prune)
+        bounds = _Bounds(principal, user_id)
+        memory = _CallersMemory(bounds, agent_id, session_id, engine=engine, auto_prune=auto_prune)
+        self.__dict__.update(_bounds=bounds, _memory=memory)
+
+    _bounds: _Bounds
+    _memory: _CallersMemory
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name!r} cannot be set: others of this caller's requests have the memory, too")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -190,7 +195,8 @@ class BoundedMemory:
             return value
         if name in PART_VERBS:
             return _BoundedPart(value, PART_VERBS[name], self._bounds)
-        return self._bounds.guard(MEMORY_VERBS, name, value)
+        self.__dict__[name] = guarded = self._bounds.guard(MEMORY_VERBS, name, value)  # what it needs never changes
+        return guarded
 
 
 class _CallersMemory(MemoryManager):
@@ -282,7 +288,7 @@ DEFAULT_TENANT: Final = "default"
 
 
 class Gate:
-    """What one caller may reach, in one tenant. ``make_memory`` may keep what it has made, for who asks again."""
+    """What one caller may reach, in one tenant. ``memories`` may keep what ``make_memory`` makes."""
 
     def __init__(
         self,
@@ -290,7 +296,7 @@ class Gate:
         principal: Principal,
         tenant: str | None = None,
         *,
-        make_memory: Callable[..., BoundedMemory] = BoundedMemory,
+        memories: Callable[..., BoundedMemory] | None = None,
     ) -> None:
         own = DEFAULT_TENANT if principal.is_operator else principal.tenant
         self.principal = principal
@@ -298,7 +304,8 @@ class Gate:
         """The tenant that it acts for."""
         if not principal.reaches_tenant(self.tenant_id):
             raise ForbiddenError(f"the key is for another tenant than {self.tenant_id!r}")
-        self._holdfast, self._make_memory = holdfast, make_memory
+        self._holdfast = holdfast
+        self._memories = memories or Gate.make_memory
         self.telemetry = holdfast.telemetry
         """Hears of operations, where the settings say so."""
 
@@ -306,6 +313,12 @@ class Gate:
         self, right: Right, user_id: str, agent_id: str, session_id: str | None = None, *, auto_prune: bool = False
     ) -> BoundedMemory:
         """The memory of a user as an agent sees it. ``*`` for all users or agents is for whoever governs, unbound."""
+        return self._memories(self, right, user_id, agent_id, session_id, auto_prune=auto_prune)
+
+    def make_memory(
+        self, right: Right, user_id: str, agent_id: str, session_id: str | None, *, auto_prune: bool
+    ) -> BoundedMemory:
+        """The memory, made anew. Whether a caller may have it never changes."""
         self.check_right(right)
         if ALL in (user_id, agent_id):
             self.check_right(Right.GOVERN)
@@ -313,7 +326,7 @@ class Gate:
         if not self.principal.reaches_agent(agent_id):
             raise ForbiddenError(f"the key does not reach agent {agent_id!r}; it is bound to other agents")
         scope = (user_id, agent_id, session_id)
-        return self._make_memory(self.principal, *scope, engine=self._engine(), auto_prune=auto_prune)
+        return BoundedMemory(self.principal, *scope, engine=self._engine(), auto_prune=auto_prune)
 
     def user(self, right: Right, user_id: str) -> Holdfast:
         """For what concerns a person as a whole, whichever agent it is with."""
