@@ -154,7 +154,9 @@ class Settings:
     connections: int = _number(
         "The most connections that one process has; fewer, where it may not open so many files.", 1_000, 1
     )
-    head_seconds: float = _number("How long a connection may take to send the head of a request.", 10.0, 0.001)
+    head_seconds: float = _number(
+        "How long a connection may take to send the head of a request, and a small body with it.", 10.0, 0.001
+    )
 
     def cold_url(self) -> str:
         """Where cold storage is."""

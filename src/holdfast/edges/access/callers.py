@@ -17,7 +17,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -26,7 +26,7 @@ from holdfast.access.keys import Access
 from holdfast.core.access import LOCAL, ApiKey, Principal
 from holdfast.core.clock import check_deadline, without_deadline
 from holdfast.core.errors import InvalidScopeError, RateLimitedError, UnauthenticatedError
-from holdfast.edges.access.gate import BoundedMemory, Gate
+from holdfast.edges.access.gate import Gate
 from holdfast.edges.access.quick_calls import QuickCalls
 from holdfast.engine import Holdfast
 
@@ -98,7 +98,6 @@ class Workers:
                 self._begin_next(loop)
         return job.done
 
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is at work, and nothing waits."""
         return self._free == self._threads and not self._lines
@@ -291,14 +290,17 @@ class Callers:
         useful = _MAX_EMBEDDED if settings.url.startswith("sqlite") else settings.pool_size
         self._access: Access = holdfast.access
         # Most requests are about a memory that was asked for a moment ago.
-        make_memory = lru_cache(_KEPT)(BoundedMemory)
-        self._gate = lru_cache(_KEPT)(partial(Gate, holdfast, make_memory=make_memory))
+        self._gate = lru_cache(_KEPT)(partial(Gate, holdfast, memories=lru_cache(_KEPT)(Gate.make_memory)))
         self._lookups, self._notes = anyio.CapacityLimiter(_LOOKUPS), anyio.CapacityLimiter(1)
         self._uses: set[asyncio.Future[None]] = set()
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
         self.workers = Workers(WORKERS, _FEW if settings.url.startswith("sqlite") else None)
-        self._quick = QuickCalls(lambda: self.workers.is_idle) if _is_local(holdfast) else None
+        # Each way has turns of its own: else who asks again quickly would always come between two turns of the loop.
+        is_local = _is_local(holdfast)
+        self._attempt: _Attempt = QuickCalls(self.workers.is_idle).attempt if is_local else _attempt_nothing
+        self.attempt_directly: _Attempt = QuickCalls(self.workers.is_idle).attempt if is_local else _attempt_nothing
+        """What a call returns, if it can be done here and now; ``None`` if not: then it has changed nothing."""
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
         """Who sends a request with these headers; ``UnauthenticatedError`` if nobody does."""
@@ -309,13 +311,21 @@ class Callers:
             raise UnauthenticatedError("an API key is needed; send it as: Authorization: Bearer <key>")
         return LOCAL
 
+    def find_principal(self, headers: Mapping[str, str]) -> Principal | None:
+        """The same, as far as it is known without the store."""
+        secret = read_secret(headers)
+        if secret is None:
+            return None if self.keys_required else LOCAL
+        key = self._access.find_cached(secret)
+        return None if key is None else self._note(key)
+
     def gate(self, principal: Principal, headers: Mapping[str, str]) -> Gate:
         """What a caller may reach in the tenant that the headers name; in its own, if they name none."""
         return self._gate(principal, read_tenant(headers))
 
     async def run(self, tenant: str, do: Callable[..., _T], *args: object, is_quick: bool = False) -> _T:
         """What ``do`` returns: in a thread, or, where ``is_quick`` says that it mostly takes no time, perhaps here."""
-        if is_quick and self._quick is not None and (found := self._quick.attempt(do, *args)) is not None:
+        if is_quick and (found := self._attempt(do, *args)) is not None:
             return found
         return await self.workers.run(tenant, do, *args)
 
@@ -325,6 +335,10 @@ class Callers:
         if key is None:
             with without_deadline():
                 key = await to_thread.run_sync(self._access.look_up, secret, limiter=self._lookups)
+        return self._note(key)
+
+    def _note(self, key: ApiKey) -> Principal:
+        """Who has a key, which was just used."""
         if self._access.is_use_due(key):
             self._note_later(key)
         return key.principal
@@ -336,6 +350,14 @@ class Callers:
             task = asyncio.ensure_future(note)
         self._uses.add(task)
         task.add_done_callback(self._uses.discard)
+
+
+class _Attempt(Protocol):
+    def __call__(self, do: Callable[..., _T], /, *args: object) -> _T | None: ...
+
+
+def _attempt_nothing(_do: Callable[..., _T], *_args: object) -> None:
+    return None
 
 
 def _is_local(holdfast: Holdfast) -> bool:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.edges.console import drawings, formats
 from holdfast.edges.console.table import PREFIX
 from holdfast.edges.operations.errors import PROBLEM_JSON
+from holdfast.edges.rest.direct import find_direct_way
 
 _FOLDER: Final = Path(__file__).parent
 _TYPES: Final = MappingProxyType({".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"})
@@ -80,6 +81,7 @@ class ProblemPages:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self.answer_directly = find_direct_way(app)  # which is never a page
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         is_page = scope["path"] == PREFIX or scope["path"].startswith(f"{PREFIX}/")

@@ -22,6 +22,8 @@ from starlette.types import Scope
 from holdfast.core.errors import HoldfastError, InvalidInputError, InvalidKindError, quote
 
 _log = logging.getLogger("holdfast.errors")
+#: What a caller is told of an error that nobody foresaw.
+UNFORESEEN: Final = "something went wrong within the server; its log has it under this request's id"
 PROBLEM_JSON: Final = "application/problem+json"
 _MAX_CHARS: Final = 2_000
 

@@ -10,10 +10,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.core.errors import InvalidInputError
@@ -28,6 +29,8 @@ MAX_CURSOR_CHARS: Final = 4_096
 _SUM_BYTES: Final = 8
 _T = TypeVar("_T")
 Place = list[str | int]
+#: The context of what is known to be JSON, so that nothing is looked at again.
+PLAIN: Final = MappingProxyType({"json": "plain"})
 
 
 def check_json(given: Any) -> Any:
@@ -51,8 +54,8 @@ class Input(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_json(cls, given: Any) -> Any:
-        return check_json(given)
+    def _check_json(cls, given: Any, info: ValidationInfo) -> Any:
+        return given if info.context is PLAIN else check_json(given)
 
     #: Fields that say whose memory is meant: an operation gets that memory.
     _whose: ClassVar[frozenset[str]] = frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, Final
@@ -18,9 +18,10 @@ from holdfast.access.replies import Replies
 from holdfast.core.errors import HoldfastError
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.rest.description import INFO, describe
+from holdfast.edges.rest.direct import WholeRequest
 from holdfast.edges.rest.docs_page import render, render_index
 from holdfast.edges.rest.errors import answer_error, error_handlers, respond
-from holdfast.edges.rest.routes import PREFIX, OperationRoute, answer, methods_at, route_table
+from holdfast.edges.rest.routes import PREFIX, OperationRoute, answer, direct_routes, methods_at, route_table
 from holdfast.engine import Holdfast
 
 _MAX_QUERY_CHARS: Final = 200
@@ -72,6 +73,23 @@ class Api(Starlette):
                 await _answer(found[0], scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
+
+    @property
+    def direct_paths(self) -> Collection[bytes]:
+        """Where something may be answered directly."""
+        return direct_routes().keys()
+
+    def answer_directly(self, asked: WholeRequest) -> Response | None:
+        """The answer to what is quick, if nobody waits meanwhile."""
+        scope = asked.scope
+        route = direct_routes()[scope["raw_path"]]
+        if scope["method"] != route.method:
+            return None
+        scope["app"], scope["route"], scope["path_params"] = self, route, {}
+        try:
+            return self.callers.attempt_directly(route.answer_directly, asked, self.callers)
+        except (HoldfastError, HTTPException) as problem:
+            return answer_error(Request(scope), problem, methods_at)
 
     def _find(self, scope: Scope) -> tuple[Route, dict[str, Any]] | None:
         method, path = scope["method"], scope["path"]

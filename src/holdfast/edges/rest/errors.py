@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.core.errors import HoldfastError, quote
-from holdfast.edges.operations.errors import error_response, problem_response, status_of
+from holdfast.edges.operations.errors import UNFORESEEN, error_response, problem_response, status_of
 
 #: Codes of errors that are found before any operation is asked.
 FRAMEWORK_CODES: Final = MappingProxyType({400: "malformed_request", 404: "not_found", 405: "method_not_allowed"})
@@ -20,8 +20,7 @@ FRAMEWORK_CODES: Final = MappingProxyType({400: "malformed_request", 404: "not_f
 def respond(request: Request, problem: Exception | None = None) -> Response:
     """The response to a request that ended with an error; of one that nobody foresaw, nothing is said."""
     if not isinstance(problem, HoldfastError):
-        detail = "Something went wrong within the server; its log says what."
-        return problem_response(request.scope, 500, detail, code=HoldfastError.code)
+        return problem_response(request.scope, 500, UNFORESEEN, code=HoldfastError.code)
     status = status_of(problem)
     needs = problem.needs or (("confirm",) if status == 428 else ())
     return error_response(request.scope, problem, _describe_needs(request, needs) if status < 500 else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from functools import cache, partial
 from typing import Any, Final, cast
 from urllib.parse import quote as percent_encode
@@ -17,27 +17,31 @@ from urllib.parse import unquote
 import orjson
 from pydantic import BaseModel, Field, ValidationError, create_model
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdfast.core.access import Right
+from holdfast.core.access import Principal, Right
 from holdfast.core.errors import InvalidFilterError, InvalidInputError, RequestTooLargeError, quote
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.operations.batches import run_line
 from holdfast.edges.operations.catalog import OPERATIONS
 from holdfast.edges.operations.errors import form_error
-from holdfast.edges.operations.models import MAX_PAGE, Input, Paged
+from holdfast.edges.operations.models import MAX_PAGE, PLAIN, Input, Paged
 from holdfast.edges.operations.operation import Form, Operation, Reach
 from holdfast.edges.operations.outputs import FileAnswer, encode
+from holdfast.edges.rest.direct import WholeRequest, read_headers
 from holdfast.edges.rest.idempotency import REPLAYED, Caller, answer_once, item_once, key_of, tell_again
 from holdfast.edges.rest.streams import is_ndjson, stream_file, stream_items, stream_pages, stream_progress
 
 PREFIX: Final = "/v1"
 #: What is quick takes no larger body than this.
 _QUICK_BYTES: Final = 4 * 1024
+#: What has no more objects and lists cannot be nested too deep.
+_PLAIN_PARTS: Final = 32
 #: What only looks takes no larger body than this.
 _MAX_QUESTION_BYTES: Final = 512 * 1024
 _MAX_FILTERS_CHARS: Final = 16_384
@@ -73,18 +77,17 @@ class OperationRoute(Route):
         self.has_items = operation.form is Form.DOCUMENT and "items" in operation.output.model_fields
         """Whether it gives a list, which can be had in lines."""
         self._objects = [name for name in self.in_query if _is_object(operation.inputs, name)]
+        self.is_direct = operation.is_quick and not self._has_parameters
+        """Whether it may be answered directly."""
 
     async def answer(self, request: Request) -> Response:
         """Answer a request, if all checks are passed."""
         scope, right = request.scope, self.operation.right
         callers: Callers = scope["app"].callers
-        headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in reversed(scope["headers"])}
+        headers, was_tried = read_headers(scope), "call" in scope.get("state", ())  # directly, and it took too long
         principal = await callers.principal(headers)
-        caller = Caller(callers.gate(principal, headers), headers)
-        caller.gate.check_right(right)
-        _check_query(request, self.in_query)
-        state = scope.setdefault("state", {})
-        state["caller"], state["call"] = principal, caller  # the first is for the log and for limits
+        caller = self._admit(scope, callers, principal, headers)
+        _check_query(scope, self.in_query)
         key = key_of(headers, self.method)
         if self.operation.form is Form.ITEMS:
             caller.once = None if key is None else item_once(request.app.replies, key, caller.gate)
@@ -95,30 +98,46 @@ class OperationRoute(Route):
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                is_quick = self.operation.is_quick and len(caller.content) <= _QUICK_BYTES
-                return await callers.run(principal.tenant, self._run, request, is_quick=is_quick)
+                is_quick = self.operation.is_quick and len(caller.content) <= _QUICK_BYTES and not was_tried
+                return await callers.run(principal.tenant, self._run, scope, caller, is_quick=is_quick)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
-                return await callers.workers.run(principal.tenant, self._tell_again, request, caller, response)
+                return await callers.workers.run(principal.tenant, self._tell_again, scope, caller, response)
             return response
 
     async def run(self, request: Request) -> Response:
         """Do what is asked, in a thread."""
         callers: Callers = request.app.callers
         caller: Caller = request.scope["state"]["call"]
-        return await callers.workers.run(caller.gate.principal.tenant, self._run, request)
+        return await callers.workers.run(caller.gate.principal.tenant, self._run, request.scope, caller)
 
-    def _run(self, request: Request) -> Response:
-        caller: Caller = request.scope["state"]["call"]
-        asked = self._read(request, caller)
+    def answer_directly(self, asked: WholeRequest, callers: Callers) -> Response | None:
+        """Answer a plain request; ``None``, with nothing done, if it is not known who asks."""
+        principal = callers.find_principal(asked.headers)
+        if principal is None:
+            return None
+        caller = self._admit(asked.scope, callers, principal, asked.headers)
+        caller.content = asked.content
+        return self._respond(caller, self._read(asked.scope, caller))
+
+    def _admit(self, scope: Scope, callers: Callers, principal: Principal, headers: Mapping[str, str]) -> Caller:
+        """Who calls and what is in reach, if they may ask this."""
+        state = scope.setdefault("state", {})
+        state["caller"] = principal  # for the log and for limits
+        caller = state["call"] = Caller(callers.gate(principal, headers), headers)
+        caller.gate.check_right(self.operation.right)
+        return caller
+
+    def _run(self, scope: Scope, caller: Caller) -> Response:
+        asked = self._read(scope, caller)
         if caller.carry is not None:
             return caller.carry(partial(self._respond, caller, asked))
         if self.has_items and is_ndjson(caller.headers.get("accept")):
-            return self._stream_pages(request, caller, asked)
+            return self._stream_pages(scope, caller, asked)
         return self._respond(caller, asked)
 
-    def _tell_again(self, request: Request, caller: Caller, response: Response) -> Response:
-        asked = self._read(request, caller).__dict__
+    def _tell_again(self, scope: Scope, caller: Caller, response: Response) -> Response:
+        asked = self._read(scope, caller).__dict__
         response.body = encode(tell_again(caller.gate, asked, json.loads(bytes(response.body))))
         response.headers["content-length"] = str(len(response.body))
         return response
@@ -135,8 +154,8 @@ class OperationRoute(Route):
             case Form.DOCUMENT:
                 return answer(run(), self.operation.status)
 
-    def _stream_pages(self, request: Request, caller: Caller, asked: Any) -> Response:
-        is_whole = isinstance(asked, Paged) and "limit" not in request.query_params
+    def _stream_pages(self, scope: Scope, caller: Caller, asked: Any) -> Response:
+        is_whole = isinstance(asked, Paged) and "limit" not in QueryParams(scope["query_string"])
         if is_whole:
             asked.limit = MAX_PAGE
 
@@ -147,15 +166,18 @@ class OperationRoute(Route):
 
         return stream_pages(read, is_whole=is_whole)
 
-    def _read(self, request: Request, caller: Caller) -> Input:
+    def _read(self, scope: Scope, caller: Caller) -> Input:
         """The input of the operation, from the path, the query and the body of a request."""
         content = caller.content
-        body = None if self.body is None else _read_json(caller.headers.get("content-type", ""), content)
+        body, context = None, None
+        if self.body is not None:
+            body, context = _read_json(caller.headers.get("content-type", ""), content)
         found: list[Any] = []
         values: dict[str, Any] = {}
         if self._has_parameters:
             try:
-                values = dict(self.parameters.model_validate({**request.query_params, **request.path_params}))
+                given = {**QueryParams(scope["query_string"]), **scope["path_params"]}
+                values = dict(self.parameters.model_validate(given))
             except ValidationError as wrong:
                 in_path = self.operation.in_path
                 found += [
@@ -166,7 +188,7 @@ class OperationRoute(Route):
             found.append({"type": "missing", "loc": ("body",)})
         elif self.body is not None:
             try:
-                read = self.body.model_validate(body if content else {})
+                read = self.body.model_validate(body if content else {}, context=context)
                 if self.body is self.operation.inputs:
                     return read
                 values |= dict(read)
@@ -183,6 +205,12 @@ class OperationRoute(Route):
 def route_table() -> tuple[OperationRoute, ...]:
     """Every route of the API."""
     return tuple(map(OperationRoute, OPERATIONS.values()))
+
+
+@cache
+def direct_routes() -> dict[bytes, OperationRoute]:
+    """The routes that may be answered directly, by their paths as they are sent."""
+    return {one.path.encode(): one for one in route_table() if one.is_direct}
 
 
 def methods_at(path: str) -> set[str]:
@@ -243,16 +271,19 @@ def _is_object(inputs: type[Input], name: str) -> bool:
     return "dict" in str(inputs.model_fields[name].annotation)
 
 
-def _read_json(declared: str, content: bytes) -> Any:
-    """A body as JSON; as it is, if it is empty or not declared as JSON."""
+def _read_json(declared: str, content: bytes) -> tuple[Any, Any]:
+    """A body as JSON, and the context to validate it in; as it is, if it is empty or not declared as JSON."""
     if not content or (declared != "application/json" and not _JSON.match(declared)):
-        return content
+        return content, None
     if _LONG_NUMBER.search(content):
-        return _read_slowly(content)
+        return _read_slowly(content), None
     try:
-        return orjson.loads(content)
+        found = orjson.loads(content)
     except orjson.JSONDecodeError:
-        return _read_slowly(content)
+        return _read_slowly(content), None
+    # The fast reader takes nothing but JSON. How deep it is nested, and how much there is of it, is still to be seen.
+    is_plain = len(content) <= _QUICK_BYTES and content.count(b"{") + content.count(b"[") <= _PLAIN_PARTS
+    return found, PLAIN if is_plain else None
 
 
 def _read_slowly(content: bytes) -> Any:
@@ -311,15 +342,16 @@ def _too_large(length: int, most: int) -> RequestTooLargeError:
     return RequestTooLargeError(f"a question has at most {most:,} bytes, and this has {length:,}; ask for less")
 
 
-def _check_query(request: Request, known: Set[str]) -> None:
+def _check_query(scope: Scope, known: Set[str]) -> None:
     """Refuse a query parameter that nobody reads: a misspelt filter would let everything through."""
-    if not request.scope["query_string"]:
+    if not scope["query_string"]:
         return
-    unknown = next((name for name in request.query_params if name not in known), None)
+    given = QueryParams(scope["query_string"])
+    unknown = next((name for name in given if name not in known), None)
     if unknown is not None:
         names = ", ".join(sorted(known)) or "none"
         raise InvalidInputError(f"there is no query parameter {quote(unknown)} here; known are: {names}")
-    twice = next((name for name in known if len(request.query_params.getlist(name)) > 1), None)
+    twice = next((name for name in known if len(given.getlist(name)) > 1), None)
     if twice is not None:
         raise InvalidInputError(f"the query parameter {twice!r} is given more than once; give it once")
 

@@ -18,7 +18,10 @@ from starlette.types import ASGIApp, Scope
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from holdfast.edges.service.exchange import Exchange, say_plainly
+from holdfast.edges.rest.direct import WholeRequest, find_direct_paths, find_direct_way
+from holdfast.edges.service import heads
+from holdfast.edges.service.exchange import Exchange
+from holdfast.edges.service.heads import MAX_WAITING, make_head, make_parser, read_framing, split_url
 from holdfast.edges.service.timeouts import Timeouts
 
 _log = logging.getLogger("holdfast.connections")
@@ -31,25 +34,14 @@ _OTHER_FILES: Final = 128
 _LEAST: Final = 8
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_HEADERS: Final = 200
-#: So many requests may come before the one in front of them is answered; who sends more does not wait for answers.
-_MAX_WAITING: Final = 16
 #: So much of a body is taken before the application has asked for it.
 _MAX_UNREAD_BYTES: Final = 64 * 1024
+#: A request whose body is no larger begins when all of it is here.
+_SMALL_BYTES: Final = 4 * 1024
 
 
-_NO_HTTP: Final = say_plainly("400 Bad Request", "This is no HTTP request.")
-_NO_HOST: Final = say_plainly("400 Bad Request", "The request must name one host.")
-_TOO_SLOW: Final = say_plainly("408 Request Timeout", "The head of the request did not arrive in time.")
-_LARGE: Final = say_plainly(
-    "431 Request Header Fields Too Large", "The address and the headers of the request come to more than 64 KiB."
-)
-_VERSION: Final = say_plainly("505 HTTP Version Not Supported", "Of HTTP, versions 1.0 and 1.1 are known here.")
-_CODING: Final = say_plainly("501 Not Implemented", "Of transfer codings only chunked is known, once.")
-_MUCH: Final = say_plainly(
-    "429 Too Many Requests",
-    f"More than {_MAX_WAITING} requests, or a large body, were sent before an answer came; wait for answers.",
-)
-_FULL: Final = say_plainly("503 Service Unavailable", "All connections are taken; try again.", "retry-after: 1\r\n")
+_END: Final = b"\r\n\r\n"
+_END_OF_ALL: Final = b"\r\nconnection: close\r\n\r\n"
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -130,22 +122,28 @@ class Connection(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._app: ASGIApp = config.loaded_app
+        self._directly, self._direct_paths = find_direct_way(self._app), find_direct_paths(self._app)
         self._server, self._app_state = server_state, app_state
         self._loop = _loop or asyncio.get_running_loop()
-        self._parser = httptools.HttpRequestParser(self)
-        # What comes after a request that ends the connection is no error: it is not read.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser = make_parser(self)
         self._exchange: Exchange | None = None
-        """The request that is answered, or was last."""
+        """The request that is answered, or was last, unless that was done directly."""
+        self._coming: Scope | None = None
+        """A small request that begins when all of it is here; so much of its body is, and whether this goes on then."""
+        self._content, self._keep_alive = b"", True
+        self._is_new = True
+        """Whether no request was answered yet."""
         self._waiting: deque[Exchange] = deque()
         """Requests that came before the one in front of them was answered; the last may still be on its way."""
         self._refusal: bytes | None = None
         """What is said once the requests before it are answered: then this ends."""
-        self._fault = _NO_HTTP
+        self._fault = heads.NO_HTTP
         """What is wrong with what cannot be read."""
         self._unread_bytes = 0
         self._is_in_message = self._is_in_head = False
         """Whether a part of a request has come, and not all of it, or of its head."""
+        self._is_upgrade = False
+        """Whether what has come asks for another protocol, and is to be read again."""
         self._is_paused = False
         self.drained: asyncio.Future[None] | None = None
         """Where the caller does not read what it is sent: until it does."""
@@ -158,7 +156,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # it is TCP
         if not self.all.admit(self):
             self.is_forgotten = True
-            self._refuse(_FULL)
+            self._refuse(heads.FULL)
             return
         self._server.connections.add(self)  # type: ignore[arg-type]  # it names the two that it has itself
         self._local, self._peer = _address(self.transport, "sockname"), _address(self.transport, "peername")
@@ -168,22 +166,25 @@ class Connection(asyncio.Protocol):
             return
         self._unread_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # to no other protocol: it is answered as any request, and was the last
-            self._latest.keep_alive = False
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as found:
+                self._read_on(data[found.args[0] :])
         except httptools.HttpParserError:
-            _log.warning("what came on a connection is no HTTP request; it was closed")
-            self._refuse(self._fault)
+            if not self.transport.is_closing():
+                _log.warning("what came on a connection is no HTTP request; it was closed")
+                self._refuse(self._fault)
         else:
             if self._unread_bytes > _MAX_HEAD_BYTES:
-                self._refuse(_LARGE)
-        if not self.is_busy and not self.transport.is_closing():
+                self._refuse(heads.LARGE)
+        if (self._exchange is None or self._exchange.is_answered) and not self.transport.is_closing():
             self._limit_time()
 
     def connection_lost(self, _problem: Exception | None) -> None:
         self.all.forget(self)
         self._server.connections.discard(self)
         self._waiting.clear()
+        self._coming = None
         if self._exchange is not None:
             self._exchange.leave()
         self.resume_writing()
@@ -204,42 +205,42 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._is_in_message = self._is_in_head = True
-        self._codings = 0
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._hosts = 0
-        self._expects_continue = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"expect":
-            self._expects_continue = value.lower() == b"100-continue"
-        elif name == b"transfer-encoding":
-            self._codings += 1 if value.lower() == b"chunked" else 2
-        self._headers.append((name, value))
-        if len(self._headers) > _MAX_HEADERS:
-            self._fail(_LARGE)
+        headers = self._headers
+        headers.append((name.lower(), value.rstrip(b" \t")))
+        if len(headers) > _MAX_HEADERS:
+            self._fail(heads.LARGE)
 
     def on_headers_complete(self) -> None:
         """A head is whole. Its size, its version, its host and its coding are looked at before anything is asked."""
-        version = self._parser.get_http_version()
+        if self.transport.is_closing():
+            raise ValueError("the last answer was sent; nothing more is read")
+        parser = self._parser
+        version, method = parser.get_http_version(), parser.get_method()
+        if method == b"CONNECT":
+            self._fail(heads.NO_PROXY)
+        self._is_upgrade = parser.should_upgrade()
+        if self._is_upgrade:
+            return
+        hosts, codings, length, expects_continue = read_framing(self._headers)
         if self._unread_bytes > _MAX_HEAD_BYTES and self._head_bytes > _MAX_HEAD_BYTES:
-            self._fail(_LARGE)
+            self._fail(heads.LARGE)
         elif version not in {"1.0", "1.1"}:
-            self._fail(_VERSION)
-        elif self._hosts != 1 and version == "1.1":
-            self._fail(_NO_HOST)
-        elif self._codings > 1:
-            self._fail(_CODING)
-        elif len(self._waiting) == _MAX_WAITING:
-            self._fail(_MUCH)
+            self._fail(heads.VERSION)
+        elif hosts != 1 and version == "1.1":
+            self._fail(heads.NO_HOST)
+        elif codings > 1:
+            self._fail(heads.CODING)
+        elif len(self._waiting) == MAX_WAITING:
+            self._fail(heads.MUCH)
         self._unread_bytes, self._is_in_head = 0, False
-        raw_path, query = _split(self._url)
+        raw_path, query = split_url(self._url)
         path = raw_path.decode("ascii")
         scope: Scope = {
             "type": "http",
@@ -249,7 +250,7 @@ class Connection(asyncio.Protocol):
             "client": self._peer,
             "scheme": "http",
             "root_path": "",
-            "method": self._parser.get_method().decode("ascii"),
+            "method": method.decode("ascii"),
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
@@ -257,24 +258,37 @@ class Connection(asyncio.Protocol):
             "state": self._app_state.copy(),
         }
         self._headers = []  # what comes after a body is none of the request's: it was not there when it was let in
-        exchange = Exchange(self, scope, expects_continue=self._expects_continue)
-        exchange.keep_alive = version != "1.0" and self._parser.should_keep_alive()
-        if self.is_busy:
-            self._waiting.append(exchange)
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        if self._exchange is not None and not self._exchange.is_answered:
+            self._waiting.append(Exchange(self, scope, keep_alive=keep_alive, expects_continue=expects_continue))
+        elif length > _SMALL_BYTES or codings or expects_continue:
+            self._begin(Exchange(self, scope, keep_alive=keep_alive, expects_continue=expects_continue))
         else:
-            self._begin(exchange)
+            self._coming, self._content, self._keep_alive = scope, b"", keep_alive
 
     def on_body(self, body: bytes) -> None:
         self._unread_bytes = 0  # what follows a body is counted as a head is
-        if self._latest.take(body) > _MAX_UNREAD_BYTES:
+        if self._coming is not None:
+            self._content += body
+            if len(self._content) > _SMALL_BYTES:
+                self._fail(heads.MUCH)
+        elif self._latest.take(body) > _MAX_UNREAD_BYTES:
             if self._waiting:  # to wait for it would be not to see that the caller leaves
-                self._fail(_MUCH)
+                self._fail(heads.MUCH)
             self.pause_reading()
 
     def on_message_complete(self) -> None:
+        if self._is_upgrade:
+            return
         self._is_in_message = False
         self._unread_bytes = 0
-        self._latest.take(b"", is_last=True)
+        scope, self._coming = self._coming, None
+        if scope is None:
+            self._latest.take(b"", is_last=True)
+        elif not self._answer_directly(scope):
+            exchange = Exchange(self, scope, keep_alive=self._keep_alive)
+            exchange.take(self._content, is_last=True)
+            self._begin(exchange)
 
     def _fail(self, said: bytes) -> None:
         """Read no further."""
@@ -312,6 +326,7 @@ class Connection(asyncio.Protocol):
     def go_on(self, *, keep_alive: bool) -> None:
         """A request was answered: the next one has its turn."""
         self._server.total_requests += 1
+        self._is_new = False
         if self.transport.is_closing():
             return
         if not keep_alive:
@@ -322,13 +337,16 @@ class Connection(asyncio.Protocol):
             self._refuse(self._refusal)
         else:
             self.resume_reading()
+            self.all.unused.discard(self)  # that time begins anew
             self._limit_time()
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
         """End it after the answer that is being made, if there is one."""
-        if self._exchange is not None and self.is_busy:
+        if self._coming is not None:
+            self._keep_alive = False
+        elif self._exchange is not None and self.is_busy:
             self._exchange.keep_alive = False
         else:
             self.close()
@@ -344,8 +362,8 @@ class Connection(asyncio.Protocol):
         _log.warning(
             "a connection was closed: no request came within %g s (HOLDFAST_HEAD_SECONDS)", self.all.head_seconds
         )
-        if self._is_in_head:
-            self.transport.write(_TOO_SLOW)
+        if self._is_in_head or self._coming is not None:
+            self.transport.write(heads.TOO_SLOW)
         self.close()
 
     def give_up(self) -> None:
@@ -369,6 +387,40 @@ class Connection(asyncio.Protocol):
         exchange.task = self._loop.create_task(exchange.run(self._app, self._server.tasks))
         self._server.tasks.add(exchange.task)
 
+    def _answer_directly(self, scope: Scope) -> bool:
+        """Answer a small request of which all is here, if that can be done without a task."""
+        if scope["raw_path"] not in self._direct_paths or self.drained is not None:
+            return False
+        asked = WholeRequest(scope, self._content)
+        response = self._directly(asked) if asked.is_plain else None
+        if response is None:
+            return False
+        head, _, keep_alive = make_head(response.status_code, (*self.default_headers, *response.raw_headers))
+        end = asked.lines + (_END if keep_alive and self._keep_alive else _END_OF_ALL)
+        self.transport.write(head + end + response.body)
+        self.go_on(keep_alive=keep_alive and self._keep_alive)
+        if asked.record is not None:
+            asked.record()
+        return True
+
+    def _read_on(self, rest: bytes) -> None:
+        """Read a request again that asks for another protocol, as one that does not; then the rest of what has come.
+
+        No other protocol is spoken here, and the parser leaves the body of such a request to it.
+        """
+        while True:
+            method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+            head = [b"%b %b HTTP/%b" % (method, self._url, version)]
+            head += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
+            self._parser = make_parser(self)
+            data = b"\r\n".join(head) + b"\r\n\r\n" + rest
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as found:  # the next one asks for it, too
+                rest = data[found.args[0] :]
+            else:
+                return
+
     def _refuse(self, said: bytes) -> None:
         """Say it when all that was asked before it is answered, and end the connection."""
         self._refusal = said
@@ -385,7 +437,7 @@ class Connection(asyncio.Protocol):
 
     def _limit_time(self) -> None:
         """No request is being answered: one is to come soon, or its rest, or the connection is kept for later."""
-        is_expected = self._is_in_message or self._exchange is None
+        is_expected = self._is_in_message or self._is_new
         (self.all.unused if is_expected else self.all.heads).discard(self)
         (self.all.heads if is_expected else self.all.unused).add(self)
 
@@ -394,12 +446,3 @@ def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
     """An end of a connection; ``None`` if the caller has left before it was asked for."""
     found = transport.get_extra_info(name)
     return None if found is None else (found[0], found[1])
-
-
-def _split(url: bytes) -> tuple[bytes, bytes]:
-    """The path and the query of what a request is for."""
-    if url[:1] == b"/" and b"#" not in url:
-        path, _, query = url.partition(b"?")
-        return path, query
-    parsed = httptools.parse_url(url)
-    return parsed.path or b"/", parsed.query or b""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import http
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import ASGIApp, Message, Scope
 
+from holdfast.edges.service.heads import make_head, say_plainly
 from holdfast.edges.service.loopback import DISCONNECT
 
 if TYPE_CHECKING:
@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.connections")
 
 
-def say_plainly(status: str, said: str, headers: str = "") -> bytes:
-    """A whole answer where no page can be made of it: to what is no request yet, or where the application failed."""
-    head = f"HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(said)}"
-    return f"{head}\r\n\r\n{said}".encode()
-
-
 _FAILED: Final = say_plainly("500 Internal Server Error", "The request failed.")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_STATUS_LINES: Final = {one.value: f"HTTP/1.1 {one.value} {one.phrase}".encode() for one in http.HTTPStatus}
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -51,12 +44,14 @@ class Exchange:
         "task",
     )
 
-    keep_alive: bool
-    """Whether the connection goes on after it."""
     task: asyncio.Task[None]
 
-    def __init__(self, connection: Connection, scope: Scope, *, expects_continue: bool) -> None:
+    def __init__(
+        self, connection: Connection, scope: Scope, *, keep_alive: bool, expects_continue: bool = False
+    ) -> None:
         self._connection, self._scope, self._expects_continue = connection, scope, expects_continue
+        self.keep_alive = keep_alive
+        """Whether the connection goes on after it."""
         self._body, self.has_more, self._has_news = b"", True, False
         self._news: asyncio.Event | None = None
         self._head, self._is_chunked, self._has_body = b"", False, True
@@ -83,8 +78,9 @@ class Exchange:
         if self.is_answered:
             return 0
         self._body = self._body + body if self._body else body
-        self.has_more = not is_last
-        self._tell()
+        self.has_more, self._has_news = not is_last, True
+        if self._news is not None:
+            self._news.set()
         return len(self._body)
 
     def leave(self) -> None:
@@ -132,27 +128,16 @@ class Exchange:
 
     def _start(self, status: int, headers: Any) -> None:
         """Make the head. It is written with the first of a body of known length; before the parts of a stream."""
-        lines, length = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status], None
-        for name, value in (*self._connection.default_headers, *headers):
-            lines.append(name + b": " + value)
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"connection" and value.lower() == b"close":
-                self.keep_alive = False
-                lines.pop()
-            elif name == b"transfer-encoding":  # that is decided here
-                lines.pop()
+        head, length, keep_alive = make_head(status, (*self._connection.default_headers, *headers))
+        self.keep_alive = self.keep_alive and keep_alive
         self._has_body = self._scope["method"] != "HEAD" and status not in _NO_BODY
         is_stream = self._has_body and length is None
         self._is_chunked = is_stream and self._scope["http_version"] != "1.0"
         self._left = length
         if self._is_chunked:
-            lines.append(b"transfer-encoding: chunked")
+            head += b"\r\ntransfer-encoding: chunked"
         if not self.keep_alive:
-            lines.append(b"connection: close")
-        head = b"\r\n".join(lines)
-        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
-            raise RuntimeError("a header has a line break, which would begin another header")
+            head += b"\r\nconnection: close"
         self.is_begun = True
         self._head = head + b"\r\n\r\n"
         if is_stream:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.clock import Deadline
@@ -26,6 +27,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.records import MIB
 from holdfast.edges.console.sign_in import COOKIE
+from holdfast.edges.rest.direct import WholeRequest, find_direct_way
 from holdfast.edges.service.loopback import DISCONNECT, GIVE_UP, header, refuse, secret_of
 from holdfast.edges.service.timeouts import Timeouts
 from holdfast.settings import Settings
@@ -79,7 +81,7 @@ class RequestLimit:
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, tally: Tally | None = None) -> None:
-        self._app = app
+        self._app, self._directly = app, find_direct_way(app)
         self._limits = limits
         self._inside = tally or Tally()
         self._bodies = _Bodies(limits.request_bytes)
@@ -114,6 +116,11 @@ class RequestLimit:
             elif request.excess is not None and not request.has_answer:
                 await refuse(scope, send, request.excess, close=True)
 
+    def answer_directly(self, asked: WholeRequest) -> Response | None:
+        """Let one in that is small and quick, if there is room."""
+        is_small = len(asked.content) <= self._limits.request_bytes
+        return self._directly(asked) if is_small and self._inside.count() < self._limits.requests_at_once else None
+
     async def finish(self) -> None:
         """Wait for what was left to itself to end."""
         while self._left:
@@ -144,7 +151,7 @@ class RequestLimit:
             )
         if length is not None and not (length.isascii() and length.isdecimal()):
             return InvalidInputError(f"content-length must be a number of bytes, not {quote(length)}")
-        declared = 0 if length is None else int(length[:20])
+        declared = 0 if length is None else int(length.lstrip("0")[:20] or 0)
         return self._bodies.find_excess(declared, to_come=declared)
 
     def _timeout(self, *, has_arrived: bool) -> RequestTimeoutError:
@@ -273,7 +280,7 @@ class RateLimit:
     """Refuses with 429, and says when to come back. What is asked for at the ``free`` paths costs nothing."""
 
     def __init__(self, app: ASGIApp, buckets: Buckets, *, free: Collection[str] = ()) -> None:
-        self._app = app
+        self._app, self._directly = app, find_direct_way(app)
         self._buckets = buckets
         self._free = frozenset(free)
 
@@ -281,10 +288,8 @@ class RateLimit:
         if scope["path"] in self._free:
             await self._app(scope, receive, send)
             return
-        # A browser has a token instead of a key.
-        address, secret = _address(scope), secret_of(scope) or HTTPConnection(scope).cookies.get(COOKIE)
-        caller = address if secret is None else _hash(secret)
-        wait = max(self._buckets.wait(address), self._buckets.wait(caller))
+        address, caller = self._names(scope)
+        wait = self._wait(address, caller)
         if wait > 0:
             problem = RateLimitedError(
                 f"too many requests; come back in {wait:.1f} s, or let the service take more (HOLDFAST_RATE_PER_SECOND)"
@@ -294,13 +299,35 @@ class RateLimit:
         self._buckets.take(caller)
 
         async def charge_and_send(message: Message) -> None:
-            # Where nobody found out who called, the address pays: anything may pass for a key.
-            is_unknown = secret is not None and "caller" not in (scope.get("state") or {})
-            if message["type"] == "http.response.start" and is_unknown:
-                self._buckets.take(address, _WRONG_KEY if message["status"] == _UNAUTHENTICATED else 1.0)
+            if message["type"] == "http.response.start":
+                self._charge(scope, address, caller, message["status"])
             await send(message)
 
         await self._app(scope, receive, charge_and_send)
+
+    def answer_directly(self, asked: WholeRequest) -> Response | None:
+        """Let a caller in who need not wait."""
+        address, caller = self._names(asked.scope)
+        answer = self._directly(asked) if self._wait(address, caller) <= 0 else None
+        if answer is not None:
+            self._buckets.take(caller)
+            self._charge(asked.scope, address, caller, answer.status_code)
+        return answer
+
+    def _charge(self, scope: Scope, address: str, caller: str, status: int) -> None:
+        """Let the address pay, too, where nobody found out who called: anything may pass for a key."""
+        if caller != address and "caller" not in (scope.get("state") or {}):
+            self._buckets.take(address, _WRONG_KEY if status == _UNAUTHENTICATED else 1.0)
+
+    def _wait(self, address: str, caller: str) -> float:
+        return max(self._buckets.wait(address), self._buckets.wait(caller))
+
+    @staticmethod
+    def _names(scope: Scope) -> tuple[str, str]:
+        """The names of a request's buckets: of its address, and of its caller, which may be the same."""
+        # A browser has a token instead of a key.
+        address, secret = _address(scope), secret_of(scope) or HTTPConnection(scope).cookies.get(COOKIE)
+        return address, address if secret is None else _hash(secret)
 
 
 def _hash(secret: str) -> str:

@@ -16,11 +16,13 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidSettingsError, UnauthenticatedError, quote
 from holdfast.edges.access.callers import read_secret
 from holdfast.edges.operations.errors import problem_response, status_of
+from holdfast.edges.rest.direct import WholeRequest, find_direct_way
 
 DISCONNECT: Final[Message] = {"type": "http.disconnect"}
 #: In a request's state: has the request counted now, though its work goes on.
@@ -63,11 +65,23 @@ async def refuse(
 
     ``wait_seconds`` says when to try again; ``close`` ends the connection, for what is left of the request is not read.
     """
+    response = refusal(scope, problem, status=status, wait_seconds=wait_seconds, close=close)
+    await response(scope, _disconnect, send)
+
+
+def refusal(
+    scope: Scope,
+    problem: HoldfastError,
+    *,
+    status: int | None = None,
+    wait_seconds: float | None = None,
+    close: bool = False,
+) -> Response:
+    """What ``refuse`` answers."""
     more = {} if wait_seconds is None else {"Retry-After": str(max(1, -int(-wait_seconds // 1)))}
     headers = {**more, "Connection": "close"} if close else more
     code, retryable, status = problem.code, problem.retryable, status or status_of(problem)
-    response = problem_response(scope, status, str(problem), code=code, retryable=retryable, headers=headers)
-    await response(scope, _disconnect, send)
+    return problem_response(scope, status, str(problem), code=code, retryable=retryable, headers=headers)
 
 
 async def _disconnect() -> Message:
@@ -113,7 +127,11 @@ class LocalOnly:
     """For a service without keys: refuses with 403 what was not asked by a program of this machine itself."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self._app, self._directly = app, find_direct_way(app)
+
+    def answer_directly(self, asked: WholeRequest) -> Response | None:
+        """Let in what is for this machine: what is plain came through no proxy, and was made by no page."""
+        return self._directly(asked) if _names_loopback(asked.headers.get("host", "")) else None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         problem = _refusal_reason(scope)

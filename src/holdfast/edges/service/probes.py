@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.access.keys import Access
 from holdfast.core.access import Principal, Right
 from holdfast.core.errors import ForbiddenError, HoldfastError, InvalidInputError, UnauthenticatedError
+from holdfast.edges.rest.direct import find_direct_way
 from holdfast.edges.service.loopback import is_local, refuse, secret_of
 
 #: How long an answer waits for looks that have begun: with what else it takes, it comes within 300 ms.
@@ -138,6 +139,7 @@ class Probes:
 
     def __init__(self, app: ASGIApp, *, readiness: Readiness, exposition: Callable[[], bytes], access: Access) -> None:
         self._app = app
+        self.answer_directly = find_direct_way(app)  # which has none of the three paths
         self._readiness = readiness
         self._exposition = exposition
         self._access = access

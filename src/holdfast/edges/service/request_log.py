@@ -15,12 +15,16 @@ from typing import Final
 import prometheus_client
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.core.errors import HoldfastError
+from holdfast.edges.operations.errors import UNFORESEEN
+from holdfast.edges.rest.direct import WholeRequest, find_direct_way
+from holdfast.edges.rest.routes import Document
 from holdfast.edges.service.logs import log_request, redact
-from holdfast.edges.service.loopback import GIVE_UP, header, refuse
+from holdfast.edges.service.loopback import GIVE_UP, header, refusal
 from holdfast.edges.service.probes import PATHS
 from holdfast.telemetry import Telemetry
 
@@ -54,9 +58,12 @@ class Traffic:
         """A request has come."""
         self._inside += 1
 
-    def end(self, method: str, route: str, status: int, seconds: float) -> None:
+    def end(self) -> None:
         """A request has ended."""
         self._inside -= 1
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
         if method not in _METHODS:
             method = "other"
         self._requests[method, route, str(status)] += 1
@@ -119,6 +126,9 @@ _REST: Final = ((b"cache-control", b"no-store"), (b"referrer-policy", b"no-refer
 _OF_DATA: Final = ((b"content-security-policy", _DATA), *_REST)
 _OF_PAGES: Final = ((b"content-security-policy", _PAGE), *_REST)
 _ALL_OF_DATA: Final = (*_ALWAYS, *_OF_DATA)
+_LINES_OF_DATA: Final = b"\r\ncontent-length: %d\r\ncontent-type: application/json\r\nx-request-id: %b" + b"".join(
+    b"\r\n%b: %b" % pair for pair in _ALL_OF_DATA
+)
 #: What most answers say themselves.
 _PLAIN: Final = frozenset({b"content-type", b"content-length"})
 
@@ -137,20 +147,33 @@ class RequestLog:
         timer: Callable[[], float] = time.perf_counter,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self._app = app
+        self._app, self._directly = app, find_direct_way(app)
         self._telemetry = telemetry
         self._traffic = traffic
         self._timer = timer
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        answer = _Answer(scope, send, self._traffic, self._timer)
+        answer = _Answer(scope, header(scope, b"x-request-id"), self._traffic, self._timer)
         if self._telemetry is None:
-            return answer.run(self._app, receive)
-        return self._trace(self._telemetry, answer, scope, receive)
+            return answer.run(self._app, receive, send)
+        return self._trace(self._telemetry, answer, scope, receive, send)
 
-    async def _trace(self, telemetry: Telemetry, answer: _Answer, scope: Scope, receive: Receive) -> None:
+    def answer_directly(self, asked: WholeRequest) -> Response | None:
+        """An answer that is whole. It is counted once it has been sent."""
+        if self._telemetry is not None:
+            return None
+        answer = _Answer(asked.scope, asked.headers.get("x-request-id"), self._traffic, self._timer)
+        try:
+            response = self._directly(asked)
+        except Exception as problem:  # noqa: BLE001 - as below
+            response = answer.fail(problem)
+        if response is not None:
+            asked.lines, asked.record = answer.complete(response), answer.note
+        return response
+
+    async def _trace(self, telemetry: Telemetry, answer: _Answer, scope: Scope, receive: Receive, send: Send) -> None:
         with telemetry.request(scope["headers"], scope["method"]) as end:
-            await answer.run(self._app, receive)
+            await answer.run(self._app, receive, send)
             end(route_of(scope), answer.status or _CALLER_LEFT)
 
 
@@ -159,29 +182,45 @@ class _Answer:
 
     __slots__ = ("_began", "_given_id", "_request_id", "_scope", "_send", "_timer", "_traffic", "length", "status")
 
-    def __init__(self, scope: Scope, send: Send, traffic: Traffic, timer: Callable[[], float]) -> None:
-        self._scope, self._send, self._traffic, self._timer = scope, send, traffic, timer
-        given = self._given_id = header(scope, b"x-request-id")
+    def __init__(self, scope: Scope, given: str | None, traffic: Traffic, timer: Callable[[], float]) -> None:
+        self._scope, self._given_id, self._traffic, self._timer = scope, given, traffic, timer
         self._request_id = given if given and _GIVEN.fullmatch(given) else traffic.new_id()
         self.status: int | None = None
         self.length = 0
-        state = scope.setdefault("state", {})
-        state["request_id"], state[GIVE_UP] = self._request_id, self.record
-        traffic.begin()
+        scope.setdefault("state", {})["request_id"] = self._request_id
         self._began = timer()
 
-    async def run(self, app: ASGIApp, receive: Receive) -> None:
+    async def run(self, app: ASGIApp, receive: Receive, send: Send) -> None:
         """Have an app answer. Where it fails, it is answered for."""
+        self._send = send
+        self._begin()
         try:
             await app(self._scope, receive, self.send)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the caller gets an answer and the log a line
-            fields = {"request_id": self._request_id, "route": route_of(self._scope)}
-            _log.error("a request failed unexpectedly", exc_info=problem, extra={"fields": fields})
+            response = self.fail(problem)
             if self.status is None:
-                said = HoldfastError("something failed that should not; the log has it under this request's id")
-                await refuse(self._scope, self.send, said)
+                await response(self._scope, receive, self.send)
         finally:
             self.record()
+
+    def _begin(self) -> None:
+        self._scope["state"][GIVE_UP] = self.record
+        self._traffic.begin()
+
+    def fail(self, problem: Exception) -> Response:
+        """What is answered where nobody foresaw an error: the log has it."""
+        fields = {"request_id": self._request_id, "route": route_of(self._scope)}
+        _log.error("a request failed unexpectedly", exc_info=problem, extra={"fields": fields})
+        return refusal(self._scope, HoldfastError(UNFORESEEN))
+
+    def complete(self, response: Response) -> bytes:
+        """Take note of an answer of the API that is whole. What it does not say itself is returned, as lines."""
+        self.status, self.length = response.status_code, len(response.body)
+        if type(response) is Document:  # its own two headers are among the lines
+            response.raw_headers = []
+            return _LINES_OF_DATA % (self.length, self._request_id.encode())
+        response.raw_headers = self._complete(response.raw_headers)
+        return b""
 
     def send(self, message: Message) -> Awaitable[None]:
         """Take note of a part of the answer, and pass it on."""
@@ -193,13 +232,18 @@ class _Answer:
         return self._send(message)
 
     def record(self) -> None:
-        """Count the request, and write its line. It is done once."""
+        """The request has ended: note it, once."""
         if self._scope["state"].pop(GIVE_UP, None) is None:
             return
+        self._traffic.end()
+        self.note()
+
+    def note(self) -> None:
+        """Count the request, and write its line."""
         seconds = self._timer() - self._began
         scope, request_id = self._scope, self._request_id
         status, route, method = self.status or _CALLER_LEFT, route_of(scope), scope["method"]
-        self._traffic.end(method, route, status, seconds)
+        self._traffic.count(method, route, status, seconds)
         # Machines ask probes every few seconds; a log of them tells nothing.
         level = logging.DEBUG if route in PATHS and status < 500 else logging.INFO
         if _log.isEnabledFor(level):

@@ -30,6 +30,7 @@ from holdfast.edges.console.html import ProblemPages
 from holdfast.edges.console.table import PREFIX
 from holdfast.edges.mcp.transport import McpApp
 from holdfast.edges.rest.app import build_app
+from holdfast.edges.rest.direct import find_direct_paths, find_direct_way
 from holdfast.edges.service import scheduler
 from holdfast.edges.service.connections import Connections, most_connections
 from holdfast.edges.service.limits import Buckets, Limits, RateLimit, RequestLimit
@@ -81,15 +82,15 @@ _NOBODY: Final = MemoryScope("default", "nobody", "nobody", "nobody")
 _BUCKET_SECONDS: Final = 15.0
 
 
-class Service(NamedTuple):
+class Service:
     """The application, and the layer that knows what is still being done when it stops."""
 
-    api: ASGIApp
-    layers: ASGIApp
-    limit: RequestLimit
+    def __init__(self, api: ASGIApp, layers: ASGIApp, limit: RequestLimit) -> None:
+        self.api, self.layers, self.limit = api, layers, limit
+        self.direct_paths, self.answer_directly = find_direct_paths(api), find_direct_way(layers)
 
-    def app(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Requests pass through all layers; the start and the end of the process reach the API directly."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Requests pass through all layers; the start and the end of the process reach the API alone."""
         return (self.layers if scope["type"] == "http" else self.api)(scope, receive, send)
 
 
@@ -299,7 +300,7 @@ def _serve(
     gc.freeze()  # what is here now stays: requests are not to wait while the collector looks at all of it
     try:
         stop = own.ask_to_stop if own is not None else lambda: None
-        ended = server.run(service.app, started=started, stop=stop, finish=service.limit.finish)
+        ended = server.run(service, started=started, stop=stop, finish=service.limit.finish)
     finally:
         if own is not None:
             own.stop(orders.stop_seconds)
