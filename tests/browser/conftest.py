@@ -56,7 +56,7 @@ def serve_all(holdfast: Holdfast, *, keys_required: bool) -> Any:
     """All layers of ``holdfast serve``; as often as a browser likes."""
     limits = Limits.of(holdfast.settings)._replace(rate_per_second=0)
     api = build_api(holdfast, keys_required=keys_required)
-    return build_service(api, holdfast, limits=limits, keys_required=keys_required).app
+    return build_service(api, holdfast, limits=limits, keys_required=keys_required)
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ class Site:
         keys_required = self._keys_required
         api = build_api(self.holdfast, keys_required=keys_required)
         limits = Limits.of(self.holdfast.settings)
-        self.app = build_service(api, self.holdfast, limits=limits, keys_required=keys_required).app
+        self.app = build_service(api, self.holdfast, limits=limits, keys_required=keys_required)
 
     def secret(self, *rights: str, **bounds: Any) -> str:
         return self.world.key(*rights, **bounds)["Authorization"].removeprefix("Bearer ")

@@ -201,7 +201,7 @@ def test_a_refusal_of_any_layer_is_a_page_below_the_console_and_data_elsewhere(s
 def test_who_asks_too_often_is_told_so_by_a_page(own_site: Site) -> None:
     api = build_api(own_site.holdfast, keys_required=True)
     limits = Limits(rate_per_second=0.001)
-    own_site.app = build_service(api, own_site.holdfast, limits=limits, keys_required=True).app
+    own_site.app = build_service(api, own_site.holdfast, limits=limits, keys_required=True)
     browser = own_site.browser()
     browser.get("/console/sign-in")
     refused = browser.get("/console/sign-in")

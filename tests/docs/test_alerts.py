@@ -34,7 +34,7 @@ SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "
 def exposed(holdfast: Holdfast) -> set[str]:
     """The names of all samples that a service may have."""
     supervisor = Supervisor("schedule", ["/no/such/program"])
-    app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=False, schedule=supervisor).app
+    app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=False, schedule=supervisor)
     families = text_string_to_metric_families(ask(app, "/metrics").body.decode())
     return {f"{family.name}{end}" for family in families for end in SAMPLES.get(family.type, ())}
 

@@ -246,6 +246,13 @@ def test_what_comes_after_an_answer_and_is_no_request_is_not_answered(rest: byte
         assert greeted(one)
 
 
+def test_what_was_answered_is_not_told_that_it_comes_too_late() -> None:
+    large = b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\nsome"
+    with running(Connections(8, head_seconds=0.2), greet) as port, connect(port, large) as one:
+        assert greeted(one)
+        assert read_all(one) == b""
+
+
 # --- too many ---------------------------------------------------------------------------------------------------------
 
 

@@ -42,13 +42,13 @@ def app(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     supervisor = Supervisor("schedule", ["/no/such/program"])
     return build_service(
         Starlette(), holdfast, limits=Limits(), keys_required=True, schedule=supervisor, stopping=stopping.is_set
-    ).app
+    )
 
 
 @pytest.fixture
 def alone(holdfast: Holdfast, stopping: threading.Event) -> ASGIApp:
     """A service without a schedule."""
-    return build_service(Starlette(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set).app
+    return build_service(Starlette(), holdfast, limits=Limits(), keys_required=True, stopping=stopping.is_set)
 
 
 def key(holdfast: Holdfast, *, right: str = "read", tenant: str = "*") -> dict[str, str]:
@@ -222,7 +222,7 @@ def look_until(app: ASGIApp, named: str) -> dict[str, str]:
 
 def test_a_short_term_server_that_hangs_is_named(home: Path, silent: int) -> None:
     with Holdfast(replace(settings_of(home), short_term_url=f"valkey://127.0.0.1:{silent}/0")) as holdfast:
-        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True)
         assert look_until(app, "short_term").keys() == {"service", "store", "short_term"}
 
 
@@ -237,7 +237,7 @@ def test_a_bucket_that_hangs_is_named_and_the_service_is_ready(
     }.items():
         monkeypatch.setenv(name, value)
     with Holdfast(replace(settings_of(home), archive_url="s3://bucket/cold")) as holdfast:
-        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
+        app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True)
         assert look_until(app, "archive").keys() == {"service", "store", "archive"}
 
 
@@ -246,7 +246,7 @@ def test_a_database_that_hangs_is_named(tmp_path: Path) -> None:
     with Homes("postgres", tmp_path) as homes:
         home = homes.new()
         with Holdfast.open(home=home) as holdfast, psycopg.connect(settings_of(home).url) as blocking:
-            app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True).app
+            app = build_service(Starlette(), holdfast, limits=Limits(), keys_required=True)
             assert ask(app, "/readyz", client=REMOTE).status in {200, 503}
             tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'"
             for (name,) in blocking.execute(tables).fetchall():
@@ -336,7 +336,7 @@ def echo() -> Starlette:
 
 def test_the_layers_together_answer_and_refuse(echo: Starlette, holdfast: Holdfast) -> None:
     limits = Limits(request_bytes=100, rate_per_second=1.0)
-    app = build_service(echo, holdfast, limits=limits, keys_required=True).app
+    app = build_service(echo, holdfast, limits=limits, keys_required=True)
     headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
     fine = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "b"}'], client=REMOTE)
     large = ask(app, "/v1/echo", "POST", headers=headers, pieces=[b'{"a": "', b"b" * 200, b'"}'], client=REMOTE)
@@ -352,14 +352,14 @@ def test_the_layers_together_answer_and_refuse(echo: Starlette, holdfast: Holdfa
 
 
 def test_without_keys_callers_of_this_machine_are_not_counted_but_checked(echo: Starlette, holdfast: Holdfast) -> None:
-    app = build_service(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False).app
+    app = build_service(echo, holdfast, limits=Limits(rate_per_second=1.0), keys_required=False)
     headers = {"Content-Type": "application/json"}
     assert {ask(app, "/v1/echo", "POST", headers=headers, pieces=[b"{}"]).status for _ in range(9)} == {200}
     assert ask(app, "/v1/echo", "POST", headers={**headers, "Host": "evil.example"}, pieces=[b"{}"]).status == 403
 
 
 def test_fifty_at_once_are_answered(echo: Starlette, holdfast: Holdfast) -> None:
-    app = build_service(echo, holdfast, limits=Limits(), keys_required=False).app
+    app = build_service(echo, holdfast, limits=Limits(), keys_required=False)
 
     async def story() -> set[int]:
         headers = {"Content-Type": "application/json"}

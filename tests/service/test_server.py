@@ -102,7 +102,7 @@ def test_what_was_given_up_is_finished_before_it_ends(listener: socket.socket) -
 
     asking = threading.Thread(target=ask)
     server = Server(listener, stop_seconds=20)
-    server.run(Service(api, limit, limit).app, started=asking.start, stop=release.set, finish=limit.finish)
+    server.run(Service(api, limit, limit), started=asking.start, stop=release.set, finish=limit.finish)
     asking.join(30)
     assert finished.is_set()
     assert not server.stuck

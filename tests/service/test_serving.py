@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -136,17 +136,22 @@ def test_a_stop_finishes_what_is_in_flight_and_the_schedule(service: Served) -> 
     service.wait_ready()
     child = child_of(service.process.pid)
     port = port_of(service)
-    body = json.dumps({**WHOSE, "content": "Arrived while it was stopping"}).encode()
-    head = f"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:
-        slow.sendall(head.encode() + body[:10])
+    bodies = [json.dumps({**WHOSE, "content": f"Arrived {'at last ' * times}"}).encode() for times in (1, 1_000)]
+    with ExitStack() as open_ones:
+        halves = []
+        for body in bodies:  # what is small begins when all of it is here, what is large at once
+            half = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+            halves.append(open_ones.enter_context(half))
+            head = f"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            half.sendall(head.encode() + body[:10])
         with service.client() as client:
             wait_until(lambda: "holdfast_http_requests_in_flight 2.0" in client.get("/metrics").text)
         service.process.send_signal(signal.SIGTERM)
         wait_until(lambda: refuses(port))
-        slow.sendall(body[10:])
-        answer = slow.recv(10_000)
-    assert answer.startswith(b"HTTP/1.1 201"), answer
+        for half, body in zip(halves, bodies, strict=True):
+            half.sendall(body[10:])
+            answer = half.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 201"), answer
     assert service.ended() == 0
     assert is_gone(child)
     assert service.log[-1]["message"] == "stopped"

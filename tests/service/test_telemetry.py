@@ -75,7 +75,7 @@ def open_engine(home: Path, **more: str) -> Holdfast:
 
 def serve(holdfast: Holdfast) -> Client:
     api = build_api(holdfast, keys_required=False)
-    return Client(build_service(api, holdfast, limits=Limits(), keys_required=False).app)
+    return Client(build_service(api, holdfast, limits=Limits(), keys_required=False))
 
 
 def test_verbs_are_spans_and_a_histogram_without_anything_that_was_said(heard: Heard, tmp_path: Path) -> None:
