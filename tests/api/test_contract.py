@@ -5,6 +5,7 @@ was not announced, nothing accepted that the description rules out.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from holdfast.edges.rest.routes import OperationRoute, route_table
 #: What every operation has in the same way is tried with one of them.
 _COMMON = {TENANT_HEADER, HEADER}
 _TRIED_WITH = "add_memory"
+_LIST = re.compile(r"DELETE '?http://localhost/v1/users/[^/?']+/memories(?!/)")
 
 
 class Tried:
@@ -59,9 +61,13 @@ class Tried:
             for case in event.recorder.cases.values():
                 self.cases[case.value.operation.label] += 1
             for checks in event.recorder.checks.values():
-                self.problems += [
-                    _told(event.recorder.label, check) for check in checks if check.status is not Status.SUCCESS
-                ]
+                wrong = (check for check in checks if check.status is not Status.SUCCESS and not _is_list(check))
+                self.problems += [_told(event.recorder.label, check) for check in wrong]
+
+
+def _is_list(check: Any) -> bool:
+    """Whether what is still there after it was deleted is a list: who deletes all of a user's memories finds none there."""
+    return check.name == "use_after_free" and _LIST.search(check.failure_info.code_sample) is not None
 
 
 def _told(label: str | None, check: Any) -> str:
