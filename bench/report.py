@@ -199,6 +199,8 @@ def write_service(docs: Path, figures: Sequence[lifecycle.Figure]) -> None:
         "`holdfast serve` over loopback, embedded engine, on the same cores as what asks it. What a request costs is\n"
         f"the server's CPU: of a user with {service.MEMORIES:,} memories, in turns with a route that does nothing,\n"
         "and with bare Starlette as uvicorn serves it by its fastest means, asked by a program with one plain socket.\n"
+        "In process is the same call, made for the same program by a process that reads its socket without HTTP: only\n"
+        "the call is timed. In a row nobody asks, and the other core rests.\n"
         f"The {service.CLIENTS} clients have a user each, and add and recall for {service.SECONDS:.0f} seconds.\n"
         f"`python -m bench --only service` on a {machine()}.\n\n" + _measured(figures)
     )
