@@ -7,7 +7,7 @@ from contextvars import copy_context
 
 import pytest
 
-from holdfast.core.clock import Deadline, check_deadline, current_deadline, watch, without_deadline
+from holdfast.core.clock import Deadline, check_deadline, current_deadline, hold, watch, without_deadline
 from holdfast.core.errors import RequestTimeoutError
 
 
@@ -71,3 +71,25 @@ def test_a_part_that_is_worth_finishing_has_no_deadline() -> None:
             check_deadline()
         with pytest.raises(RequestTimeoutError):
             check_deadline()
+
+
+@pytest.mark.parametrize("items", [[1, 2, 3], (1, 2, 3)])
+def test_at_a_few_things_the_deadline_is_looked_at_once_before_the_first(items: list[int]) -> None:
+    deadline = Deadline()
+    with deadline.apply():
+        assert watch(items) is items
+        deadline.expire()
+        with pytest.raises(RequestTimeoutError):
+            watch(items)
+
+
+def test_a_lock_that_nobody_holds_is_taken_and_one_that_somebody_holds_is_waited_for_no_longer() -> None:
+    deadline, lock = Deadline(), threading.Lock()
+    with deadline.apply():
+        with hold(lock):
+            assert lock.locked()
+        with lock:
+            threading.Timer(0.02, deadline.expire).start()
+            with pytest.raises(RequestTimeoutError), hold(lock):
+                pytest.fail("somebody holds it")
+    assert not lock.locked()
