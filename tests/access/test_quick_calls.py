@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Holdfast
-from holdfast.core.clock import check_deadline, current_deadline, hold
+from holdfast.core.clock import Deadline, check_deadline, current_deadline, hold
 from holdfast.core.errors import RequestTimeoutError
 from holdfast.edges.access.callers import Callers
 from holdfast.edges.access.quick_calls import MAX_SECONDS, QuickCalls
@@ -140,3 +141,112 @@ def test_nothing_is_done_in_the_loop_where_a_memory_is_behind_a_network(holdfast
         callers.workers.close()
 
     run(story)
+
+
+# --- several at once --------------------------------------------------------------------------------------------------
+
+
+def test_those_who_come_together_have_a_turn_each_and_tenants_take_turns() -> None:
+    async def story() -> None:
+        calls, done = QuickCalls(lambda: True), list[str]()
+
+        def note(name: str) -> str:
+            done.append(name)
+            return name
+
+        async def ask(tenant: str, name: str) -> None:
+            assert await calls.attempt_in_line(tenant, note, name) == name
+
+        names = [("acme", "a1"), ("acme", "a2"), ("acme", "a3"), ("other", "o1"), ("acme", "a4"), ("other", "o2")]
+        asked = [asyncio.ensure_future(ask(*one)) for one in names]
+        for count in range(1, len(names) + 1):
+            while len(done) < count:
+                await asyncio.sleep(0)
+            assert len(done) == count, "one at each turn"
+        await asyncio.gather(*asked)
+        assert done == ["a1", "a2", "o1", "a3", "o2", "a4"]
+
+    run(story)
+
+
+def test_who_comes_later_comes_after_those_who_wait() -> None:
+    async def story() -> None:
+        calls = QuickCalls(lambda: True)
+        asked = [asyncio.ensure_future(calls.attempt_in_line("acme", lambda: "done")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert calls.attempt(lambda: "not yet") is None
+        assert await asyncio.gather(*asked) == ["done"] * 3
+        assert calls.attempt(lambda: "now") == "now"
+
+    run(story)
+
+
+@pytest.mark.parametrize("how", ["left", "late"])
+def test_who_leaves_the_line_keeps_nobody_in_it(how: str) -> None:
+    async def story() -> None:
+        calls, deadline = QuickCalls(lambda: True), Deadline()
+
+        async def ask(*, is_late: bool = False) -> str | None:
+            with deadline.apply() if is_late else nullcontext():
+                return await calls.attempt_in_line("acme", lambda: "done")
+
+        first, second, third = (asyncio.ensure_future(ask(is_late=one == 1 and how == "late")) for one in range(3))
+        await asyncio.sleep(0)
+        if how == "late":
+            deadline.expire()
+            with pytest.raises(RequestTimeoutError):
+                await second
+        else:
+            second.cancel()
+        assert [await first, await third] == ["done", "done"]
+
+    run(story)
+
+
+def test_who_leaves_when_it_is_their_turn_gives_it_to_the_next() -> None:
+    async def story() -> None:
+        calls = QuickCalls(lambda: True)
+        first, second, third = (asyncio.ensure_future(calls.attempt_in_line("acme", lambda: "done")) for _ in range(3))
+        while not calls._is_taken:
+            await asyncio.sleep(0)
+        calls._next_turn()  # the second one has it, and does not know yet
+        second.cancel()
+        assert [await first, await third] == ["done", "done"]
+
+    run(story)
+
+
+def test_where_there_are_no_turns_any_more_those_who_wait_are_told() -> None:
+    async def story() -> None:
+        idle = [True]
+        calls = QuickCalls(lambda: idle[0])
+        asked = [asyncio.ensure_future(calls.attempt_in_line("acme", lambda: "done")) for _ in range(4)]
+        await asyncio.sleep(0)
+        idle[0] = False
+        assert await asyncio.gather(*asked) == ["done", None, None, None]
+        idle[0] = True
+        assert await calls.attempt_in_line("acme", lambda: "again") == "again"
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_a_thread_that_does_what_is_quick_keeps_nobody_from_the_loop(tmp_path: Path, is_quick: bool) -> None:
+    async def story() -> None:
+        callers, me = Callers(opened), threading.get_ident()
+        begun, release = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            release.wait(60)
+
+        working = asyncio.ensure_future(callers.workers.run("acme", work, is_quick=is_quick))
+        await asyncio.to_thread(begun.wait, 60)
+        assert (await callers.run("acme", threading.get_ident, is_quick=True) == me) is is_quick
+        release.set()
+        await working
+        assert await callers.run("acme", threading.get_ident, is_quick=True) == me
+        callers.workers.close()
+
+    with Holdfast.open(home=tmp_path / "home") as opened:
+        run(story)

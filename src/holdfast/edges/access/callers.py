@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -27,7 +26,7 @@ from holdfast.core.access import LOCAL, ApiKey, Principal
 from holdfast.core.clock import check_deadline, without_deadline
 from holdfast.core.errors import InvalidScopeError, RateLimitedError, UnauthenticatedError
 from holdfast.edges.access.gate import Gate
-from holdfast.edges.access.quick_calls import QuickCalls
+from holdfast.edges.access.quick_calls import Lines, QuickCalls, TookLongError
 from holdfast.engine import Holdfast
 
 TENANT_HEADER: Final = "X-Holdfast-Tenant"
@@ -62,6 +61,7 @@ class _Job:
     args: tuple[Any, ...]
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
+    is_quick: bool
     since: float = 0.0
     """When it was begun."""
 
@@ -82,25 +82,27 @@ class Workers:
         self._free = self._threads = 0
         #: At work and not long yet, in the order in which they were begun.
         self._quick: dict[_Job, None] = {}
-        #: Those in line, by tenant: whose turn is next is first.
-        self._lines: dict[str, deque[_Job]] = {}
+        self._lines: Lines[_Job] = Lines()
+        self._slow = 0
+        """How many are at work or in line that were not said to be quick."""
         self._look: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
 
-    def run(self, tenant: str, do: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:
+    def run(self, tenant: str, do: Callable[..., _T], *args: Any, is_quick: bool = False) -> asyncio.Future[_T]:
         """What ``do`` will return, or raise. It goes on to its end even if nobody waits for it any more."""
         loop = asyncio.get_running_loop()
-        job = _Job(copy_context(), do, args, loop, loop.create_future())
+        job = _Job(copy_context(), do, args, loop, loop.create_future(), is_quick)
         with self._lock:
+            self._slow += not is_quick
             if not self._lines and self._has_room():
                 self._begin(job)
             else:
-                self._lines.setdefault(tenant, deque()).append(job)
+                self._lines.add(tenant, job)
                 self._begin_next(loop)
         return job.done
 
     def is_idle(self) -> bool:
-        """Whether nothing is at work, and nothing waits."""
-        return self._free == self._threads and not self._lines
+        """Whether nothing is at work, and nothing waits, but what is quick."""
+        return not self._slow
 
     def close(self) -> None:
         """Let every thread end when it is done."""
@@ -126,30 +128,22 @@ class Workers:
             threading.Thread(target=self._work, name=f"{THREADS} of requests", daemon=True).start()
         self._jobs.put(job)
 
-    def _take(self) -> _Job:
-        """The next one in line."""
-        tenant, line = next(iter(self._lines.items()))
-        del self._lines[tenant]
-        job = line.popleft()
-        if line:
-            self._lines[tenant] = line
-        return job
-
     def _begin_next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin those in line for whom there is room, and look again when there may be more."""
         while self._lines and self._has_room():
-            self._begin(self._take())
+            self._begin(self._lines.take())
         if self._lines and (self._look is None or self._look[0] is not loop):
             self._look = loop, loop.call_later(_QUICK_SECONDS, self._look_again, loop)
 
     def _take_after(self, job: _Job) -> _Job | None:
         """What a thread does next that has done a job, if there is room for it."""
         self._quick.pop(job, None)
+        self._slow -= not job.is_quick
         self._free += 1
         if not self._lines or not self._has_room():
             return None
         self._free -= 1
-        following = self._take()
+        following = self._lines.take()
         following.since = self._now()
         self._quick[following] = None
         return following
@@ -296,10 +290,8 @@ class Callers:
         self.shares = Shares(min(WORKERS, useful), max_queued=settings.requests_at_once // 2)
         """Of the workers that answer requests."""
         self.workers = Workers(WORKERS, _FEW if settings.url.startswith("sqlite") else None)
-        # Each way has turns of its own: else who asks again quickly would always come between two turns of the loop.
-        is_local = _is_local(holdfast)
-        self._attempt: _Attempt = QuickCalls(self.workers.is_idle).attempt if is_local else _attempt_nothing
-        self.attempt_directly: _Attempt = QuickCalls(self.workers.is_idle).attempt if is_local else _attempt_nothing
+        self._quick = QuickCalls(self.workers.is_idle) if _is_local(holdfast) else None
+        self.attempt: _Attempt = _attempt_nothing if self._quick is None else self._quick.attempt
         """What a call returns, if it can be done here and now; ``None`` if not: then it has changed nothing."""
 
     async def principal(self, headers: Mapping[str, str]) -> Principal:
@@ -325,9 +317,14 @@ class Callers:
 
     async def run(self, tenant: str, do: Callable[..., _T], *args: object, is_quick: bool = False) -> _T:
         """What ``do`` returns: in a thread, or, where ``is_quick`` says that it mostly takes no time, perhaps here."""
-        if is_quick and (found := self._attempt(do, *args)) is not None:
-            return found
-        return await self.workers.run(tenant, do, *args)
+        if is_quick and self._quick is not None:
+            try:
+                found = await self._quick.attempt_in_line(tenant, do, *args)
+            except TookLongError:
+                found, is_quick = None, False
+            if found is not None:
+                return found
+        return await self.workers.run(tenant, do, *args, is_quick=is_quick)
 
     async def identify(self, secret: str) -> Principal:
         """Who calls with a secret; ``UnauthenticatedError`` if nobody does. Needs no worker."""

@@ -87,7 +87,7 @@ class Api(Starlette):
             return None
         scope["app"], scope["route"], scope["path_params"] = self, route, {}
         try:
-            return self.callers.attempt_directly(route.answer_directly, asked, self.callers)
+            return self.callers.attempt(route.answer_directly, asked, self.callers)
         except (HoldfastError, HTTPException) as problem:
             return answer_error(Request(scope), problem, methods_at)
 
