@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import Holdfast, MemoryManager
 from holdfast.core.access import Right
+from holdfast.core.clock import check_deadline
 from holdfast.edges.access import quick_calls
 from holdfast.edges.service.connections import Connections
 from holdfast.edges.service.limits import Limits
@@ -63,6 +64,13 @@ class Caller:
         return self.ask("/v1/recall", {**WHOSE, "query": query}, headers)
 
 
+def find_way() -> str:
+    try:
+        return "direct" if asyncio.current_task() is None else "task"
+    except RuntimeError:  # no loop runs here
+        return "thread"
+
+
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How each add was carried out: directly, by the task of its request, or by a thread. No machine is too slow."""
@@ -70,10 +78,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     add = MemoryManager.add
 
     def note(self: MemoryManager, *arguments: Any, **named: Any) -> Any:
-        try:
-            found.append("direct" if asyncio.current_task() is None else "task")
-        except RuntimeError:
-            found.append("thread")
+        found.append(find_way())
         return add(self, *arguments, **named)
 
     monkeypatch.setattr(MemoryManager, "add", note)
@@ -122,6 +127,9 @@ def test_what_is_quick_is_answered_without_a_task_or_a_thread(holdfast: Holdfast
 
 FINE = {**WHOSE, "content": "Ann likes tea"}
 DEEP = b'{"user_id": "ann", "agent_id": "tests", "content": "x", "metadata": {"a": ' + b"[" * 70 + b"]" * 70 + b"}}"
+DEEP_FILTER = (
+    b'{"user_id": "ann", "agent_id": "tests", "query": "x", "filters": ' + b'{"all":[' * 400 + b"]}" * 400 + b"}"
+)
 NOT_THERE = {"X-Holdfast-Tenant": "no/tenant"}
 REQUESTS: dict[str, tuple[Any, ...]] = {
     "an add": ("/v1/memories", {**FINE, "metadata": {"topic": "drinks"}}),
@@ -157,6 +165,7 @@ REQUESTS: dict[str, tuple[Any, ...]] = {
     "half a character": ("/v1/memories", b'{"user_id": "ann", "agent_id": "tests", "content": "\\ud800"}'),
     "a byte that is no UTF-8": ("/v1/memories", b'{"user_id": "ann", "agent_id": "tests", "content": "\xff"}'),
     "what is nested deep": ("/v1/memories", DEEP),
+    "a filter that is nested deep": ("/v1/recall", DEEP_FILTER),
     "a large body": ("/v1/memories", {**FINE, "content": "tea " * 2_000}),
     "a query": ("/v1/memories?dry_run=1", FINE),
     "another host": ("/v1/memories", FINE, {**JSON, "Host": "example.org"}),
@@ -172,6 +181,22 @@ REQUESTS: dict[str, tuple[Any, ...]] = {
 }
 
 
+ACCEPTED = {
+    "an add",
+    "a recall",
+    "a recall with a filter",
+    "a recall that explains",
+    "a recall in lines",
+    "a recall in lines, in capitals",
+    "a recall in lines of another name",
+    "another tenant",
+    "JSON of another kind",
+    "a large body",
+    "a blank after a number",
+    "a request that may come again",
+}
+
+
 def test_an_answer_is_the_same_either_way(holdfast: Holdfast, ways: list[str]) -> None:
     memory = holdfast.manager("ann", "tests")
     memory.add_many(["Ann drinks tea", "Ann drinks coffee"])
@@ -181,8 +206,17 @@ def test_an_answer_is_the_same_either_way(holdfast: Holdfast, ways: list[str]) -
             said = alike(direct.ask(*request))
             assert said == alike(usual.ask(*request)), name
             assert said.headers["x-content-type-options"] == "nosniff", name
+            assert (said.status < 300) is (name in ACCEPTED), name
     assert ways.count("direct") >= 2
     assert {"direct", "task", "thread"} == set(ways)
+
+
+def test_what_is_nested_deep_is_refused_before_anything_looks_at_it(holdfast: Holdfast, ways: list[str]) -> None:
+    with calling(build(holdfast)) as caller:
+        said = caller.ask("/v1/memories", DEEP)
+    assert (said.status, said.document[0]["code"]) == (422, "invalid_input")
+    assert "more than 64 deep" in said.document[0]["detail"]
+    assert ways == []
 
 
 def test_a_refusal_is_answered_directly_and_done_once(holdfast: Holdfast, ways: list[str]) -> None:
@@ -312,6 +346,23 @@ def test_while_a_thread_is_at_work_requests_go_the_usual_way(
         release.set()
         assert slow.kept.getresponse().status == 200
     assert ways == ["thread"]
+
+
+def test_what_takes_too_long_is_begun_anew_by_a_thread_and_not_in_the_loop_again(
+    holdfast: Holdfast, ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retrieve = MemoryManager.retrieve
+
+    def look(self: MemoryManager, *arguments: Any, **named: Any) -> Any:
+        ways.append(find_way())
+        check_deadline()
+        return retrieve(self, *arguments, **named)
+
+    monkeypatch.setattr(MemoryManager, "retrieve", look)
+    monkeypatch.setattr(quick_calls, "MAX_SECONDS", -1.0)
+    with calling(build(holdfast)) as caller:
+        assert caller.recall("tea").status == 200
+    assert ways == ["direct", "thread"]
 
 
 def test_a_request_that_may_come_again_is_done_once(holdfast: Holdfast, ways: list[str]) -> None:
