@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bench.edges.service import crowd, lost
+from bench.edges.clients import crowd, lost
 
 from cli.shell import SCRIPT, Shell
 from clocks import wait_until

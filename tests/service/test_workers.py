@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bench.edges.service import crowd, lost
+from bench.edges.clients import crowd, lost
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 import databases
