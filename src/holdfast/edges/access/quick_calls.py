@@ -63,7 +63,7 @@ class QuickCalls:
     def __init__(self, is_idle: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
         self._is_idle, self._now = is_idle, now
         self._is_taken = self._was_direct = False
-        """Whether somebody has the turn that is now; whether one has come first."""
+        """Whether somebody of the line has this turn; whether there was a call beside the line in it."""
         self._lines: Lines[asyncio.Future[None]] = Lines()
         self._credit, self._credited_at = _CREDIT_SECONDS, now()
 

@@ -15,6 +15,8 @@ from starlette.types import Scope
 
 from holdfast.edges.rest.streams import is_ndjson
 
+#: No larger is the body of a request that may be quick, and that begins when all of it is here.
+SMALL_BYTES: Final = 4 * 1024
 #: The headers of a plain request. Others say that it came through a proxy, is made by a page, or may come again.
 _PLAIN: Final = frozenset(
     {

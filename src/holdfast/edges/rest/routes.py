@@ -33,13 +33,11 @@ from holdfast.edges.operations.errors import form_error
 from holdfast.edges.operations.models import MAX_PAGE, PLAIN, Input, Paged
 from holdfast.edges.operations.operation import Form, Operation, Reach
 from holdfast.edges.operations.outputs import FileAnswer, encode
-from holdfast.edges.rest.direct import WholeRequest, read_headers
+from holdfast.edges.rest.direct import SMALL_BYTES, WholeRequest, read_headers
 from holdfast.edges.rest.idempotency import REPLAYED, Caller, answer_once, item_once, key_of, tell_again
 from holdfast.edges.rest.streams import is_ndjson, stream_file, stream_items, stream_pages, stream_progress
 
 PREFIX: Final = "/v1"
-#: What is quick takes no larger body than this.
-_QUICK_BYTES: Final = 4 * 1024
 #: What has no more objects and lists cannot be nested too deep.
 _PLAIN_PARTS: Final = 32
 #: What only looks takes no larger body than this.
@@ -98,7 +96,7 @@ class OperationRoute(Route):
         caller.content = await _read_body(request.receive, headers.get("content-length", ""), most)
         async with callers.shares.slot(principal):  # once all of it is here: who sends slowly takes no place
             if key is None or right is Right.READ:  # what only looks may look again
-                is_quick = self.operation.is_quick and len(caller.content) <= _QUICK_BYTES and not was_tried
+                is_quick = self.operation.is_quick and len(caller.content) <= SMALL_BYTES and not was_tried
                 return await callers.run(principal.tenant, self._run, scope, caller, is_quick=is_quick)
             response = await answer_once(request, key, caller, self.run, is_long=self.operation.is_long)
             if REPLAYED in response.headers and self.operation.reach is Reach.MEMORY:
@@ -282,7 +280,7 @@ def _read_json(declared: str, content: bytes) -> tuple[Any, Any]:
     except orjson.JSONDecodeError:
         return _read_slowly(content), None
     # The fast reader takes nothing but JSON. How deep it is nested, and how much there is of it, is still to be seen.
-    is_plain = len(content) <= _QUICK_BYTES and content.count(b"{") + content.count(b"[") <= _PLAIN_PARTS
+    is_plain = len(content) <= SMALL_BYTES and content.count(b"{") + content.count(b"[") <= _PLAIN_PARTS
     return found, PLAIN if is_plain else None
 
 

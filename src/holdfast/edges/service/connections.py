@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Scope
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from holdfast.edges.rest.direct import WholeRequest, find_direct_paths, find_direct_way
+from holdfast.edges.rest.direct import SMALL_BYTES, WholeRequest, find_direct_paths, find_direct_way
 from holdfast.edges.service import heads
 from holdfast.edges.service.exchange import Exchange
 from holdfast.edges.service.heads import MAX_WAITING, make_head, make_parser, read_framing, split_url
@@ -36,8 +36,6 @@ _MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_HEADERS: Final = 200
 #: So much of a body is taken before the application has asked for it.
 _MAX_UNREAD_BYTES: Final = 64 * 1024
-#: A request whose body is no larger begins when all of it is here.
-_SMALL_BYTES: Final = 4 * 1024
 
 
 _END: Final = b"\r\n\r\n"
@@ -261,7 +259,7 @@ class Connection(asyncio.Protocol):
         keep_alive = version != "1.0" and parser.should_keep_alive()
         if self._exchange is not None and not self._exchange.is_answered:
             self._waiting.append(Exchange(self, scope, keep_alive=keep_alive, expects_continue=expects_continue))
-        elif length > _SMALL_BYTES or codings or expects_continue:
+        elif length > SMALL_BYTES or codings or expects_continue:
             self._begin(Exchange(self, scope, keep_alive=keep_alive, expects_continue=expects_continue))
         else:
             self._coming, self._content, self._keep_alive = scope, b"", keep_alive
@@ -270,7 +268,7 @@ class Connection(asyncio.Protocol):
         self._unread_bytes = 0  # what follows a body is counted as a head is
         if self._coming is not None:
             self._content += body
-            if len(self._content) > _SMALL_BYTES:
+            if len(self._content) > SMALL_BYTES:
                 self._fail(heads.MUCH)
         elif self._latest.take(body) > _MAX_UNREAD_BYTES:
             if self._waiting:  # to wait for it would be not to see that the caller leaves
